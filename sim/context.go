@@ -53,10 +53,10 @@ func (e Event[P]) Send(c *Context, to EntityID, d Duration, payload P) {
 
 func (e Event[P]) body(c *Context, payload *P) (b Body) {
 	if e.size <= InlinePayload {
-		*(*P)(unsafe.Pointer(&b)) = *payload
+		e.put(unsafe.Pointer(&b), payload)
 		return b
 	}
-	*(*P)(unsafe.Pointer(unsafe.SliceData(c.eng.NewPayload(&b, int(e.size))))) = *payload
+	e.put(unsafe.Pointer(unsafe.SliceData(c.eng.NewPayload(&b, int(e.size)))), payload)
 	return b
 }
 

@@ -69,7 +69,7 @@ type Engine interface {
 	Again(d Duration) Ref
 	Send(to EntityID, d Duration, event uint16, p Priority, b Body)
 	Cancel(r Ref) bool
-	// NewPayload makes room for a payload larger than a Body and notes it in b.
+	// NewPayload makes room for a payload larger than a Body, zeroed, and notes it in b.
 	NewPayload(b *Body, size int) []byte
 	// Payload returns the payload of m that NewPayload made.
 	Payload(m *Message) []byte
@@ -186,7 +186,7 @@ func (p *Program) Pictures(f *Final) ([]Picture, error) {
 	return p.pictures(f)
 }
 
-// PayloadWords appends the canonical encoding of a payload of m larger than a Body.
+// AppendPayload appends the canonical encoding of a payload of m larger than a Body.
 func (e *EventInfo) AppendPayload(dst []byte, payload []byte) []byte {
 	return e.codec.append(dst, unsafe.Pointer(unsafe.SliceData(payload)))
 }

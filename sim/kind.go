@@ -72,6 +72,8 @@ type Event[P any] struct {
 	id   uint16
 	prio Priority
 	size uint32
+	// runs are the stretches of memory that hold data, where P has padding between them.
+	runs []run
 }
 
 // DefineKind declares a kind of entities.
@@ -112,7 +114,11 @@ func DefineEvent[P any](b *Builder, name string, prio Priority) Event[P] {
 	}
 	size := unsafe.Sizeof(*new(P))
 	p.Events = append(p.Events, &EventInfo{Name: name, Priority: prio, Size: int(size), codec: codec})
-	return Event[P]{uint16(len(p.Events) - 1), prio, uint32(size)}
+	e := Event[P]{id: uint16(len(p.Events) - 1), prio: prio, size: uint32(size)}
+	if codec.fixed != int(size) {
+		e.runs = codec.fields
+	}
+	return e
 }
 
 // Handle sets what entities of kind k do on event e. An event that reaches a kind without a handler
@@ -187,6 +193,19 @@ func (e Event[P]) Init(b *Builder, id EntityID, at Time, payload P) {
 		return
 	}
 	ev := InitialEvent{At: at, Entity: id, Event: e.id}
-	*(*P)(unsafe.Pointer(&ev.Body)) = payload
+	e.put(unsafe.Pointer(&ev.Body), &payload)
 	p.Initial = append(p.Initial, ev)
+}
+
+// put copies a payload to zeroed memory, without padding: what padding holds is chance, and payloads
+// are part of the digest.
+func (e Event[P]) put(dst unsafe.Pointer, payload *P) {
+	if e.runs == nil {
+		*(*P)(dst) = *payload
+		return
+	}
+	for _, r := range e.runs {
+		copy(unsafe.Slice((*byte)(unsafe.Add(dst, r.offset)), r.size),
+			unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(payload), r.offset)), r.size))
+	}
 }

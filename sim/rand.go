@@ -26,6 +26,15 @@ func mix64(z uint64) uint64 {
 	return z ^ z>>31
 }
 
+// AppendState appends the state of the stream.
+func (r *Rand) AppendState(dst []byte) []byte {
+	dst, _ = r.pcg.AppendBinary(dst)
+	return dst
+}
+
+// LoadState sets the state that AppendState wrote.
+func (r *Rand) LoadState(data []byte) error { return r.pcg.UnmarshalBinary(data) }
+
 // Uint64 returns 64 uniform bits.
 func (r *Rand) Uint64() uint64 { return r.pcg.Uint64() }
 
@@ -56,11 +65,23 @@ func (r *Rand) Bernoulli(p float64) bool { return r.Float64() < p }
 // Uniform returns a uniform number in [a, b).
 func (r *Rand) Uniform(a, b float64) float64 { return a + (b-a)*r.Float64() }
 
-// Exp returns an exponential number with the given mean, by inversion.
-func (r *Rand) Exp(mean float64) float64 { return -mean * math.Log(r.open()) }
+// need ends the run unless the parameter of a distribution is as it must be. NaN never is.
+func need(ok bool, distribution, rule string, x float64) {
+	if !ok {
+		panic(breach("%s: %s, not %g", distribution, rule, x))
+	}
+}
 
-// ExpDuration returns an exponential duration with the given mean, rounded to the nearest tick.
+// Exp returns an exponential number with the given mean of 0 or more, by inversion.
+func (r *Rand) Exp(mean float64) float64 {
+	need(mean >= 0, "Exp", "the mean must be 0 or more", mean)
+	return -mean * math.Log(r.open())
+}
+
+// ExpDuration returns an exponential duration with the given mean of 0 or more, rounded to the
+// nearest tick; it saturates at Forever.
 func (r *Rand) ExpDuration(mean Duration) Duration {
+	need(mean >= 0, "ExpDuration", "the mean must be 0 or more", float64(mean))
 	x := -float64(mean) * math.Log(r.open())
 	if x >= math.MaxInt64 {
 		return Forever
@@ -68,21 +89,27 @@ func (r *Rand) ExpDuration(mean Duration) Duration {
 	return Duration(x + 0.5)
 }
 
-// Normal returns a normal number with the given mean and standard deviation, by inversion.
+// Normal returns a normal number with the given mean and standard deviation of 0 or more, by
+// inversion.
 func (r *Rand) Normal(mean, sd float64) float64 {
+	need(sd >= 0, "Normal", "the standard deviation must be 0 or more", sd)
 	return mean + sd*math.Sqrt2*math.Erfinv(2*r.open()-1)
 }
 
 // LogNormal returns exp(Normal(mu, sigma)).
 func (r *Rand) LogNormal(mu, sigma float64) float64 { return math.Exp(r.Normal(mu, sigma)) }
 
-// Weibull returns a Weibull number with the given scale and shape, by inversion.
+// Weibull returns a Weibull number with the given scale of 0 or more and positive shape, by
+// inversion.
 func (r *Rand) Weibull(scale, shape float64) float64 {
+	need(scale >= 0, "Weibull", "the scale must be 0 or more", scale)
+	need(shape > 0, "Weibull", "the shape must be positive", shape)
 	return scale * math.Pow(-math.Log(r.open()), 1/shape)
 }
 
-// Triangular returns a triangular number on [a, b] with the given mode, by inversion.
+// Triangular returns a triangular number on [a, b] with the given mode in it, by inversion.
 func (r *Rand) Triangular(a, mode, b float64) float64 {
+	need(a <= mode && mode <= b, "Triangular", "the mode must lie between the ends", mode)
 	u, cut := r.Float64(), (mode-a)/(b-a)
 	if u < cut {
 		return a + math.Sqrt(u*(b-a)*(mode-a))
@@ -91,8 +118,11 @@ func (r *Rand) Triangular(a, mode, b float64) float64 {
 }
 
 // Gamma returns a gamma number with the given shape and scale (G. Marsaglia, W. Tsang, "A simple
-// method for generating gamma variables", 2000). Erlang-k is Gamma(k, mean/k).
+// method for generating gamma variables", 2000); the shape is positive and finite, the scale 0 or
+// more. Erlang-k is Gamma(k, mean/k).
 func (r *Rand) Gamma(shape, scale float64) float64 {
+	need(shape > 0 && shape <= math.MaxFloat64, "Gamma", "the shape must be positive and finite", shape)
+	need(scale >= 0, "Gamma", "the scale must be 0 or more", scale)
 	if shape < 1 {
 		return r.Gamma(shape+1, scale) * math.Pow(r.open(), 1/shape)
 	}
@@ -113,15 +143,18 @@ func (r *Rand) Gamma(shape, scale float64) float64 {
 
 // Poisson returns a Poisson count with the given mean: by inversion below 10, above by transformed
 // rejection (W. Hörmann, "The transformed rejection method for generating Poisson random
-// variables", 1993, algorithm PTRS).
+// variables", 1993, algorithm PTRS). The mean is at most 1e12: beyond it the test of rejection drowns
+// in rounding. A mean of 0 or less gives 0.
 func (r *Rand) Poisson(mean float64) int64 {
+	need(mean <= 1e12, "Poisson", "the mean must be at most 1e12", mean)
 	if mean <= 0 {
 		return 0
 	}
 	if mean < 10 {
 		u, p := r.Float64(), math.Exp(-mean)
 		k, sum := int64(0), p
-		for u >= sum && k < 200 {
+		// The sum of all p may round to less than u; where adding changes nothing more is the end.
+		for u >= sum && sum+p*mean/float64(k+1) != sum {
 			k++
 			p *= mean / float64(k)
 			sum += p
@@ -153,23 +186,34 @@ func (r *Rand) poissonPTRS(mean float64) int64 {
 	}
 }
 
-// Pick returns an index drawn with probability proportional to its weight; negative weights count
-// as 0. It returns -1 if no weight is positive.
+// Pick returns an index drawn with probability proportional to its weight; weights that are negative
+// or NaN count as 0. It returns -1 if no weight is positive. The weights must be finite.
 func (r *Rand) Pick(weights []float64) int {
-	total := 0.0
+	total, scale := 0.0, 1.0
 	for _, w := range weights {
-		total += max(w, 0)
+		need(w <= math.MaxFloat64 || w != w, "Pick", "weights must be finite", w)
+		if w > 0 {
+			total += w
+		}
 	}
-	if !(total > 0) {
+	if total > math.MaxFloat64 {
+		total, scale = 0, 0x1p-64
+		for _, w := range weights {
+			if w > 0 {
+				total += w * scale
+			}
+		}
+	}
+	if total == 0 {
 		return -1
 	}
 	x, last := r.Float64()*total, -1
 	for i, w := range weights {
-		if w <= 0 {
+		if !(w > 0) {
 			continue
 		}
 		last = i
-		if x -= w; x < 0 {
+		if x -= w * scale; x < 0 {
 			return i
 		}
 	}

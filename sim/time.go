@@ -31,10 +31,10 @@ const (
 	Day                  = 24 * Hour
 )
 
-// Add returns t + d. The sum saturates: what would pass the largest time is Never, and Never plus
-// anything is Never.
+// Add returns t + d. The sum saturates: what would pass the largest time is Never, Never plus
+// anything is Never, and anything plus Forever is Never.
 func (t Time) Add(d Duration) Time {
-	if t == Never {
+	if t == Never || d == Forever {
 		return Never
 	}
 	s := t + Time(d)
@@ -144,12 +144,13 @@ func timeUnitSize(name string) (Duration, bool) {
 // exact decimal, and the sum is rounded to the nearest tick once, ties away from zero. Negative
 // durations, missing units and values beyond 292 years are errors.
 func ParseDuration(text string) (Duration, error) {
-	rest := strings.TrimSpace(text)
+	text = strings.TrimSpace(text)
+	rest := text
 	if rest == "" {
 		return 0, fmt.Errorf("empty duration: give a number with a unit, such as \"80 ms\"")
 	}
 	if len(rest) > 100 {
-		return 0, fmt.Errorf("duration of %d characters: give a number with a unit, such as \"80 ms\"", len(rest))
+		return 0, fmt.Errorf("duration of %d bytes: give a number with a unit, such as \"80 ms\"", len(rest))
 	}
 	sum := new(big.Rat)
 	for rest != "" {
@@ -199,13 +200,15 @@ func roundTicks(r *big.Rat, text string) (Duration, error) {
 }
 
 // String prints d in the fewest whole units ("1d2h", "80ms", "1.5s"); ParseDuration reads it back
-// to the same value. Forever prints as "forever".
+// to the same value unless it is negative. Forever prints as "forever".
 func (d Duration) String() string {
 	switch {
 	case d == Forever:
 		return "forever"
 	case d == 0:
 		return "0s"
+	case d == math.MinInt64:
+		return "-106751d23h47m16.854775808s"
 	case d < 0:
 		return "-" + (-d).String()
 	case d < Second:
