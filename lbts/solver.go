@@ -107,8 +107,8 @@ func (s *Solver) adopt(m *Matrix) {
 // Regions returns the number of regions.
 func (s *Solver) Regions() int { return s.n }
 
-// Grant returns how far region i may run, appending the batches it needs to needs[:0] or any other
-// slice with room, so that nothing is allocated. Time is linear in the number of regions.
+// Grant returns how far region i may run. It appends the batches it needs to needs, which the caller
+// may pass with room (needs[:0]) so that nothing is allocated. Time is linear in the number of regions.
 func (s *Solver) Grant(i int, needs []Need) Grant {
 	s.safe[i] = s.bound(i)
 	bound := max(s.given[i], min(s.safe[i], s.limit))
