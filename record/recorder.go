@@ -1,0 +1,309 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/simnode/simnode/sim"
+)
+
+// Recorder makes statistics and files from the observations of one run. It is used by one goroutine.
+type Recorder struct {
+	prog     *sim.Program
+	options  Options
+	cursor   cursor
+	now      sim.Time
+	series   []*series
+	events   table
+	outputs  []*output
+	finished bool
+	complete []string
+	row      []cell
+	names    arena
+}
+
+var (
+	_ sim.Sink     = (*Recorder)(nil)
+	_ sim.Measured = (*Recorder)(nil)
+)
+
+// series is the state of one declared series.
+type series struct {
+	info   *sim.SeriesInfo
+	meter  meter
+	stats  sim.Stats
+	fields []field
+	size   int
+	kept   rows
+	table  table
+}
+
+// rows are the first rows of a table.
+type rows struct {
+	times    []sim.Time
+	entities []sim.EntityID
+	data     []byte
+}
+
+// New returns a recorder of the program's series. From level summary on it makes the folder; one that
+// cannot be written to is a *DirError. The files of the level are opened, so that Finish must be
+// called even if nothing was observed.
+func New(p *sim.Program, o Options) (*Recorder, error) {
+	if o.Level > Raw {
+		return nil, fmt.Errorf("recording level %d: use Off, Summary, Statistical or Raw", o.Level)
+	}
+	if o.Bins < 0 || o.Bins > maxBins {
+		return nil, fmt.Errorf("%d bins: use 1 to %d, or 0 for %d", o.Bins, maxBins, defaultBins)
+	}
+	if o.Bins == 0 {
+		o.Bins = defaultBins
+	}
+	g := newGrid(o.Bins, p.End)
+	r := &Recorder{prog: p, options: o, cursor: g.cursor()}
+	for _, info := range p.Series {
+		if info.Kind == sim.GaugeSeries && !slices.IsSorted(info.At) {
+			return nil, fmt.Errorf("gauge %s: the times at which its value is asked for must ascend", info.Name)
+		}
+		s := &series{info: info, meter: newMeter(info, g)}
+		_, s.fields = tableColumns(info)
+		s.size = rowSize(s.fields)
+		r.series = append(r.series, s)
+	}
+	if o.Level == Off {
+		return r, nil
+	}
+	if err := makeDir(o.Dir); err != nil {
+		return nil, err
+	}
+	if err := r.open(); err != nil {
+		return nil, errors.Join(err, r.discard())
+	}
+	return r, nil
+}
+
+// open creates the files that are written while the run goes on.
+func (r *Recorder) open() (err error) {
+	if r.options.Level < Statistical {
+		return nil
+	}
+	var tables []*series
+	var names []string
+	for _, s := range r.series {
+		if s.info.Kind == sim.TableSeries {
+			tables, names = append(tables, s), append(names, s.info.Name)
+		}
+	}
+	for i, name := range fileNames(names) {
+		columns, _ := tableColumns(tables[i].info)
+		if tables[i].table, err = r.create(name, columns); err != nil {
+			return err
+		}
+	}
+	if r.options.Level == Raw {
+		r.events, err = r.create("events", eventColumns())
+	}
+	return err
+}
+
+// create opens a table in every format.
+func (r *Recorder) create(name string, columns []column) (t table, err error) {
+	for _, ending := range r.options.formats() {
+		o, err := createOutput(r.options.Dir, name+ending, columns)
+		if err != nil {
+			return nil, err
+		}
+		t = append(t, o)
+		r.outputs = append(r.outputs, o)
+	}
+	return t, nil
+}
+
+func (r *Recorder) discard() (err error) {
+	for _, o := range r.outputs {
+		err = errors.Join(err, o.discard())
+	}
+	r.outputs = nil
+	return err
+}
+
+func eventColumns() []column {
+	return []column{{name: "time_ns", typ: integer}, {name: "priority", typ: text}, {name: "source", typ: unsigned},
+		{name: "sequence", typ: unsigned}, {name: "entity", typ: unsigned}, {name: "kind", typ: text}, {name: "event", typ: text}}
+}
+
+// Observe takes the next observations; see sim.Sink.
+func (r *Recorder) Observe(obs []sim.Observation) error {
+	if r.finished {
+		return errors.New("observations after the end of the recording: call Finish last")
+	}
+	for i := range obs {
+		o := &obs[i]
+		if o.Time < r.now {
+			return r.reject(o, fmt.Sprintf("it comes after one at %v: the engine must hand observations over in order", r.now))
+		}
+		r.now = o.Time
+		if o.Series == sim.TraceSeries {
+			if err := r.trace(o); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := r.observe(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Recorder) observe(o *sim.Observation) error {
+	if int(o.Series) >= len(r.series) {
+		return r.reject(o, fmt.Sprintf("the model declares only %d series", len(r.series)))
+	}
+	s := r.series[o.Series]
+	if reason := s.check(o); reason != "" {
+		return r.reject(o, reason)
+	}
+	s.meter.observe(o, r.cursor.at(o.Time))
+	if s.info.Kind != sim.TableSeries {
+		return nil
+	}
+	s.kept.add(o)
+	if s.table == nil {
+		return nil
+	}
+	r.row = append(r.row[:0], floatCell(o.Time.Seconds()), intCell(int64(o.Time)), uintCell(uint64(o.Entity)))
+	for _, f := range s.fields {
+		r.row = append(r.row, f.cell(o.Row))
+	}
+	return s.table.write(r.row)
+}
+
+// check returns what is wrong with an observation, or nothing.
+func (s *series) check(o *sim.Observation) string {
+	isRow := s.info.Kind == sim.TableSeries
+	switch {
+	case isRow != (o.Op == sim.OpRow):
+		return fmt.Sprintf("operation %d does not suit a %s", o.Op, s.info.Kind)
+	case !isRow && (math.IsNaN(o.Value) || math.IsInf(o.Value, 0)):
+		return fmt.Sprintf("the value is %g: observe finite numbers", o.Value)
+	case isRow && len(o.Row) != s.size:
+		return fmt.Sprintf("the row has %d bytes, not %d", len(o.Row), s.size)
+	}
+	for _, f := range s.fields {
+		if f.cellType() == text && !utf8.Valid(f.cell(o.Row).text) {
+			return fmt.Sprintf("column %s is not valid UTF-8: %q: cut text between characters", f.name, f.cell(o.Row).text)
+		}
+	}
+	return ""
+}
+
+func (r *Recorder) reject(o *sim.Observation, reason string) error {
+	e := &ObservationError{Series: fmt.Sprintf("%d", o.Series), Kind: r.kindName(o.Kind), Entity: o.Entity, Time: o.Time, Reason: reason}
+	switch {
+	case o.Series == sim.TraceSeries:
+		e.Series = "events"
+	case int(o.Series) < len(r.series):
+		e.Series = r.series[o.Series].info.Name
+	}
+	return e
+}
+
+func (r *Recorder) kindName(kind uint16) string {
+	if int(kind) < len(r.prog.Kinds) {
+		return r.prog.Kinds[kind].Name
+	}
+	return fmt.Sprintf("kind-%d", kind)
+}
+
+// trace writes one event of the raw record.
+func (r *Recorder) trace(o *sim.Observation) error {
+	if r.events == nil {
+		return nil
+	}
+	m := sim.Message{Key: o.Key, Seq: o.Seq}
+	r.names.text = r.names.text[:0]
+	r.row = append(r.row[:0], intCell(int64(o.Time)), r.names.cell(m.Priority().String()), uintCell(uint64(m.Source())),
+		uintCell(o.Seq>>16), uintCell(uint64(o.Entity)), r.names.cell(r.kindName(o.Kind)), r.names.cell(r.prog.EventName(m.Event())))
+	return r.events.write(r.row)
+}
+
+// arena holds the names in a row of events, so that none is allocated.
+type arena struct{ text []byte }
+
+func (a *arena) cell(s string) cell {
+	at := len(a.text)
+	a.text = append(a.text, s...)
+	return textCell(a.text[at:len(a.text):len(a.text)])
+}
+
+func (k *rows) add(o *sim.Observation) {
+	if len(k.times) == keptRows {
+		return
+	}
+	k.times = append(k.times, o.Time)
+	k.entities = append(k.entities, o.Entity)
+	k.data = append(k.data, o.Row...)
+}
+
+// Stats returns the statistics of a series after Finish; before it, and for a series that does not
+// exist, they are zero.
+func (r *Recorder) Stats(series int) sim.Stats {
+	if series < 0 || series >= len(r.series) {
+		return sim.Stats{}
+	}
+	return r.series[series].stats
+}
+
+// Rows calls yield for the first 100,000 rows of a table in order; see sim.Measured.
+func (r *Recorder) Rows(series int, yield func(t sim.Time, entity sim.EntityID, data []byte) bool) {
+	if series < 0 || series >= len(r.series) {
+		return
+	}
+	s := r.series[series]
+	for i, t := range s.kept.times {
+		if !yield(t, s.kept.entities[i], s.kept.data[i*s.size:(i+1)*s.size]) {
+			return
+		}
+	}
+}
+
+// Finish ends the recording at simulated time end: it completes the statistics and the files. It is
+// called once, also after a run that was interrupted or failed, with the time that was reached. Files
+// that could not be completed are removed and reported.
+func (r *Recorder) Finish(end sim.Time) error {
+	if r.finished {
+		return nil
+	}
+	r.finished = true
+	end = max(end, r.now)
+	for _, s := range r.series {
+		s.stats = s.meter.stats(end)
+		r.blank(s.stats.Bins, end)
+	}
+	err := r.writeStatistics(end)
+	for _, o := range r.outputs {
+		if failed := o.finish(); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		r.complete = append(r.complete, o.name)
+	}
+	r.outputs = nil
+	return err
+}
+
+// blank marks the bins that an interrupted run did not reach.
+func (r *Recorder) blank(bins []float64, end sim.Time) {
+	for i := range bins {
+		if end < r.cursor.grid.end && r.cursor.grid.start(i) >= end {
+			bins[i] = math.NaN()
+		}
+	}
+}
+
+// Outputs returns the names of the files that Finish completed, relative to Dir: tables in the order
+// of declaration, events, series, timeline.
+func (r *Recorder) Outputs() []string { return slices.Clone(r.complete) }
