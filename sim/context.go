@@ -107,8 +107,8 @@ func (c *Context) Near(radius float64, kinds KindSet) []Seen { return c.eng.Near
 // the declared range, itself left out, ordered by (distance, id).
 func (c *Context) Nearest(k int, kinds KindSet) []Seen { return c.eng.Nearest(k, kinds) }
 
-// Within returns the visible entities of the given kinds in the box, itself left out, ordered by id;
-// Distance is from the entity. Every point of the box must be within the declared range of it.
+// Within returns the visible entities of the given kinds that are in the box and within the declared
+// range of the entity, itself left out, ordered by id; Distance is from the entity.
 func (c *Context) Within(box Box, kinds KindSet) []Seen { return c.eng.Within(box, kinds) }
 
 // Spawn adds an entity of kind k at pos, with the given state, now. Its OnStart handler runs at this

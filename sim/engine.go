@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"unsafe"
@@ -152,12 +153,31 @@ type Program struct {
 	// Initial events in the order in which they were declared.
 	Initial []InitialEvent
 
+	taken    bool
 	results  func(*Final) (map[string]any, error)
 	pictures func(*Final) ([]Picture, error)
 }
 
 // InitialStore gives the states that setup made. An engine may use the store as its own.
 func (k *KindInfo) InitialStore() *Store { return k.initial }
+
+// Take hands the entities and their states over to an engine: a program runs once, since the engine
+// works on the states that setup made.
+func (p *Program) Take() error {
+	if p.taken {
+		return errors.New("this program has run: set the model up again for another run")
+	}
+	p.taken = true
+	return nil
+}
+
+// Release drops the columns of the entities, once an engine has placed them.
+func (p *Program) Release() {
+	p.EntityKind, p.EntityState, p.EntityPos, p.EntityWeight, p.Initial = nil, nil, nil, nil, nil
+	for _, k := range p.Kinds {
+		k.initial = nil
+	}
+}
 
 // EventName returns the name of an event type.
 func (p *Program) EventName(e uint16) string {

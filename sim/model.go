@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Model is a model that can be run: its description for people, its parameters and its setup.
@@ -118,20 +119,26 @@ func (b *Builder) Space() Space { return b.prog.Space }
 
 // SetSpace sets the space of a run whose scenario gives none. It must come before the first entity.
 func (b *Builder) SetSpace(s Space) {
-	if b.prog.Space.Kind == NoSpace {
-		b.prog.Space = s
+	if b.prog.Space.Kind != NoSpace {
+		return
 	}
+	if len(b.prog.EntityKind) > 0 && s.Kind != NoSpace {
+		b.fail("the space is set after %d entities were added: set it before the first", len(b.prog.EntityKind))
+		return
+	}
+	b.prog.Space = s
 }
 
 // SetLimits declares lookahead, range and speed. A model that does not call it has lookahead 0.
 func (b *Builder) SetLimits(l Limits) {
-	switch {
-	case l.Lookahead < 0:
+	if l.Lookahead < 0 {
 		b.fail("lookahead %v is negative", l.Lookahead)
-	case l.Range < 0 || math.IsNaN(l.Range):
-		b.fail("range %g m must be 0 or more", l.Range)
-	case l.Speed < 0 || math.IsNaN(l.Speed):
-		b.fail("speed %g m/s must be 0 or more", l.Speed)
+	}
+	if !(l.Range >= 0 && l.Range <= math.MaxFloat64) {
+		b.fail("range %g m must be 0 or more, and finite", l.Range)
+	}
+	if !(l.Speed >= 0 && l.Speed <= math.MaxFloat64) {
+		b.fail("speed %g m/s must be 0 or more, and finite (0 if positions may jump)", l.Speed)
 	}
 	b.prog.Limits = l
 }
@@ -151,6 +158,9 @@ func (b *Builder) fail(format string, args ...any) {
 // is what NewParams returned, filled. An end of Never means that the scenario gives none.
 func NewProgram(m Model, params any, space Space, seed uint64, end Time) (*Program, error) {
 	b := &Builder{prog: &Program{Model: m, Seed: seed, End: end, Space: space}}
+	if m.setup == nil {
+		return b.prog, fmt.Errorf("model %q has no setup: make it with sim.Define", m.Name)
+	}
 	if err := b.runSetup(params); err != nil {
 		b.errs = append(b.errs, err)
 	}
@@ -177,10 +187,35 @@ func (b *Builder) runSetup(params any) (err error) {
 
 func (b *Builder) check() {
 	p := b.prog
-	if p.End == Never {
+	switch {
+	case p.End == Never:
 		b.errs = append(b.errs, BadParam("end", "missing: say when the run ends, such as \"1 d\""))
+	case p.End < 0:
+		b.errs = append(b.errs, BadParam("end", "%v is before the start: use 0 or later", p.End))
 	}
 	if len(p.EntityKind) == 0 {
 		b.fail("model %s has no entity", p.Model.Name)
 	}
+	names := map[string]bool{}
+	for _, e := range p.Events {
+		if names[e.Name] {
+			b.fail("event %s is declared twice", e.Name)
+		}
+		names[e.Name] = true
+	}
+	b.checkEntities()
 }
+
+// checkEntities names the first entity with a bad place and the first with a bad weight: if one is
+// wrong, thousands are.
+func (b *Builder) checkEntities() {
+	p := b.prog
+	if i := slices.IndexFunc(p.EntityPos, func(v Vec) bool { return !finite(v.X) || !finite(v.Y) || !finite(v.Z) }); i >= 0 {
+		b.fail("entity %d of kind %s: position %v is not finite", i+1, p.Kinds[p.EntityKind[i]].Name, p.EntityPos[i])
+	}
+	if i := slices.IndexFunc(p.EntityWeight, func(w float32) bool { return !finite(float64(w)) }); i >= 0 {
+		b.fail("entity %d of kind %s: weight %v is not finite", i+1, p.Kinds[p.EntityKind[i]].Name, p.EntityWeight[i])
+	}
+}
+
+func finite(x float64) bool { return math.Abs(x) <= math.MaxFloat64 }

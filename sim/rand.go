@@ -191,7 +191,7 @@ func (r *Rand) poissonPTRS(mean float64) int64 {
 func (r *Rand) Pick(weights []float64) int {
 	total, scale := 0.0, 1.0
 	for _, w := range weights {
-		need(w <= math.MaxFloat64 || w != w, "Pick", "weights must be finite", w)
+		need(w <= math.MaxFloat64 || math.IsNaN(w), "Pick", "weights must be finite", w)
 		if w > 0 {
 			total += w
 		}

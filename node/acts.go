@@ -1,0 +1,189 @@
+package node
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/simnode/simnode/sim"
+)
+
+// What an entity may do: region is the sim.Engine of the handlers that run in it.
+
+// Schedule implements sim.Engine.
+func (r *region) Schedule(d sim.Duration, event uint16, p sim.Priority, b sim.Body) sim.Ref {
+	if d <= 0 {
+		r.checkDelay(d, event, r.self)
+	}
+	m := sim.Message{
+		Time: r.msg.Time.Add(d),
+		Key:  sim.MakeKey(p, r.self.id),
+		Seq:  r.nextSeq()<<16 | uint64(event),
+		Dst:  uint64(makePlace(r.id, r.slot, r.self.gen)),
+		Body: b,
+	}
+	if m.Time != sim.Never {
+		r.queue.push(&m)
+	} else {
+		r.freeBlob(&m)
+	}
+	return sim.Ref{At: m.Time, Key: m.Key, Seq: m.Seq}
+}
+
+func (r *region) nextSeq() uint64 {
+	r.self.seq++
+	return r.self.seq
+}
+
+// checkDelay refuses a delay below 0 and counts those of 0: a chain of events without delay that has
+// no end would stop time for ever.
+func (r *region) checkDelay(d sim.Duration, event uint16, to *entity) {
+	if d < 0 {
+		r.breach("event %s scheduled %v in the past, for %v: the earliest time is now",
+			r.world.prog.EventName(event), -d, r.msg.Time.Add(d))
+	}
+	to.zero++
+	if to.zero > r.world.chainLimit {
+		r.breach("more than %d events without delay were sent to entity %d at one time: an endless chain; give some event of the chain a delay",
+			r.world.chainLimit, to.id)
+	}
+}
+
+// breach ends the handler and the run.
+func (r *region) breach(format string, args ...any) {
+	panic(&sim.Breach{Reason: fmt.Sprintf(format, args...)})
+}
+
+// Again implements sim.Engine.
+func (r *region) Again(d sim.Duration) sim.Ref {
+	b := r.msg.Body
+	if r.blobs.used > 0 && r.isLarge(r.msg) {
+		data := r.Payload(r.msg)
+		copy(r.NewPayload(&b, len(data)), data)
+	}
+	if r.msg.Event() == sim.StartEvent {
+		r.breach("the start of an entity cannot run again: schedule an event of its own")
+	}
+	return r.Schedule(d, r.msg.Event(), r.msg.Priority(), b)
+}
+
+// Send implements sim.Engine.
+func (r *region) Send(to sim.EntityID, d sim.Duration, event uint16, p sim.Priority, b sim.Body) {
+	if to == r.self.id {
+		r.Schedule(d, event, p, b)
+		return
+	}
+	w := r.world
+	if d < w.lookahead {
+		r.breach("event %s sent to entity %d for %v, %v from now: less than the lookahead of %v that the model declares",
+			w.prog.EventName(event), to, r.msg.Time.Add(d), d, w.lookahead)
+	}
+	if w.localSends {
+		r.checkReach(to, event)
+	}
+	m := sim.Message{
+		Time: r.msg.Time.Add(d),
+		Key:  sim.MakeKey(p, r.self.id),
+		Seq:  r.nextSeq()<<16 | uint64(event),
+		Body: b,
+	}
+	if m.Time == sim.Never {
+		r.freeBlob(&m)
+		return
+	}
+	r.route(to, d, &m)
+}
+
+// route puts a message on its way to an entity.
+func (r *region) route(to sim.EntityID, d sim.Duration, m *sim.Message) {
+	w := r.world
+	if w.regions == 1 && uint64(to)-1 < uint64(w.dense) {
+		m.Dst = uint64(to) - 1 // in one region the scenario's entities sit in slots by id
+	} else {
+		m.Dst = uint64(w.dir.find(to))
+	}
+	at := place(m.Dst)
+	if at == nowhere {
+		r.checkExists(to, m)
+	} else if at.region() != r.id {
+		r.post(at.region(), m)
+		return
+	}
+	if d == 0 && at != nowhere {
+		r.checkDelay(0, m.Event(), r.ents.at(at.slot()))
+	}
+	r.queue.push(m)
+}
+
+// checkExists refuses an id that no entity can ever have had.
+func (r *region) checkExists(to sim.EntityID, m *sim.Message) {
+	if to == 0 || to < 1<<60 {
+		r.breach("event %s sent to entity %d, which never existed: the scenario's entities are 1 to %d",
+			r.world.prog.EventName(m.Event()), to, r.world.dense)
+	}
+}
+
+// post puts a message into the outbox of another region.
+func (r *region) post(region int, m *sim.Message) {
+	o := r.out[region]
+	if r.blobs.used > 0 && r.isLarge(m) {
+		o.blobs = append(o.blobs, r.blobs.take(m.Body.A))
+		m.Body.A = uint64(len(o.blobs) - 1)
+	}
+	o.msgs = append(o.msgs, *m)
+	if m.Time < o.least {
+		o.least = m.Time
+	}
+}
+
+// Cancel implements sim.Engine.
+func (r *region) Cancel(ref sim.Ref) bool {
+	m := sim.Message{Key: ref.Key}
+	if m.Source() != r.self.id {
+		r.breach("entity %d cannot cancel what entity %d scheduled", r.self.id, m.Source())
+	}
+	return ref.At != sim.Never && r.queue.cancel(eventID{ref.Key, ref.Seq}, ref.At, r.msg.Time)
+}
+
+// Spawn implements sim.Engine.
+func (r *region) Spawn(kind uint16, pos sim.Vec) (sim.EntityID, unsafe.Pointer) {
+	id := sim.ChildID(r.self.id, r.nextSeq())
+	w := r.world
+	if w.dir.spawned(id) {
+		r.breach("the id of the spawned entity is in use: entity %d spawned it twice", r.self.id)
+	}
+	if w.space != nil {
+		r.checkBirth(pos)
+	}
+	slot := r.settle(id, kind, pos)
+	e := r.ents.at(slot)
+	store := r.kinds[kind].store
+	e.state = store.Add()
+	e.last = r.msg.Time
+	w.dir.set(id, makePlace(r.id, slot, e.gen))
+	if r.kinds[kind].start != nil {
+		r.queue.push(startMessage(r.msg.Time, makePlace(r.id, slot, e.gen), id))
+	}
+	return id, store.At(e.state)
+}
+
+// startMessage is the first event of an entity.
+func startMessage(t sim.Time, at place, id sim.EntityID) *sim.Message {
+	return &sim.Message{Time: t, Key: sim.MakeKey(sim.System, id), Seq: sim.StartEvent, Dst: uint64(at)}
+}
+
+// settle gives a new entity a slot.
+func (r *region) settle(id sim.EntityID, kind uint16, pos sim.Vec) uint32 {
+	slot := r.ents.add()
+	if slot >= maxSlots {
+		r.breach("region %d is full: it holds %d entities", r.id, maxSlots)
+	}
+	e := r.ents.at(slot)
+	*e = entity{id: id, kind: kind, rng: sim.NewRand(r.world.prog.Seed, id), gen: e.gen, flags: flagLive}
+	if r.view != nil {
+		r.place(slot, pos)
+	}
+	return slot
+}
+
+// Remove implements sim.Engine.
+func (r *region) Remove() { r.self.flags |= flagRemoving }

@@ -1,0 +1,73 @@
+package node
+
+import (
+	"sync"
+
+	"github.com/simnode/simnode/sim"
+)
+
+// directory tells where each entity is. The entities of the scenario stand in an array that changes at
+// cuts only. Spawned entities stand in sharded maps: the region that spawns or removes one writes
+// while others read. Nobody asks for a spawned entity before its region has written it, since knowing
+// the id takes a message or a publication that came after.
+type directory struct {
+	dense  []place
+	shards []shard
+}
+
+type shard struct {
+	sync.RWMutex
+	places map[sim.EntityID]place
+}
+
+const directoryShards = 64
+
+func newDirectory(entities int) *directory {
+	d := &directory{dense: make([]place, entities), shards: make([]shard, directoryShards)}
+	for i := range d.shards {
+		d.shards[i].places = make(map[sim.EntityID]place)
+	}
+	return d
+}
+
+// find returns the place of an entity, nowhere if it does not exist.
+func (d *directory) find(id sim.EntityID) place {
+	if i := uint64(id) - 1; i < uint64(len(d.dense)) {
+		return d.dense[i]
+	}
+	s := &d.shards[id%directoryShards]
+	s.RLock()
+	p, ok := s.places[id]
+	s.RUnlock()
+	if !ok {
+		return nowhere
+	}
+	return p
+}
+
+// set notes the place of an entity. The places of the scenario's entities are set at cuts only.
+func (d *directory) set(id sim.EntityID, p place) {
+	if i := uint64(id) - 1; i < uint64(len(d.dense)) {
+		d.dense[i] = p
+		return
+	}
+	s := &d.shards[id%directoryShards]
+	s.Lock()
+	s.places[id] = p
+	s.Unlock()
+}
+
+// spawned reports whether a spawned entity of this id exists.
+func (d *directory) spawned(id sim.EntityID) bool { return d.find(id) != nowhere }
+
+// forget drops a spawned entity that is gone. The scenario's entities keep their last place: the
+// generation of the slot tells that they are gone.
+func (d *directory) forget(id sim.EntityID) {
+	if uint64(id)-1 < uint64(len(d.dense)) {
+		return
+	}
+	s := &d.shards[id%directoryShards]
+	s.Lock()
+	delete(s.places, id)
+	s.Unlock()
+}

@@ -1,0 +1,654 @@
+package node
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/simnode/simnode/sim"
+)
+
+const (
+	// chunkEvents is how many events a chunk holds (2 KiB).
+	chunkEvents = 32
+	// ringDays is how many buckets the ring has.
+	ringDays = 4096
+	// bucketTarget is how many events a bucket should hold: few enough to stay in the second-level
+	// cache while it is sorted and run, many enough to pay for opening it.
+	bucketTarget = 2048
+	// smallSort is up to how many events insertion sort is used alone.
+	smallSort = 24
+	// maxShift keeps bucket numbers of all times within reach of an int64.
+	maxShift = 50
+)
+
+type chunk [chunkEvents]sim.Message
+
+// bucket holds the events of one day of the ring, unsorted.
+type bucket struct {
+	chunks []*chunk
+	n      int32
+	// min is the least time in the bucket.
+	min sim.Time
+}
+
+// ref is an event by its time and its place in the open bucket or among the late.
+type ref struct {
+	t sim.Time
+	i uint32
+}
+
+// queue is a region's event queue: a ring of buckets, each a day of 2^shift ticks, sorted when it is
+// opened; a heap for events that fall into the open day or before it (late); and a list for what lies
+// beyond the ring (far). It is a calendar queue (R. Brown, 1988) with the lazy sorting of the ladder
+// queue (Tang, Goh, Thng, 2005). Pushing costs a copy to the end of a chunk, popping an amortised
+// share of one sort; there is no allocation once chunks are in the pool.
+//
+// The width of a day follows the number of events, bounded by the lookahead so that what other regions
+// send falls into days that are not open yet. Nothing about it affects the order in which events come
+// out: that is always (time, key, seq).
+type queue struct {
+	shift    uint
+	maxShift uint
+	// day is the open day; events of days up to it are in open or late.
+	day int64
+	// limit is the first day that the ring does not hold.
+	limit int64
+	ring  []bucket
+	// filled has a bit for each bucket of the ring that holds events.
+	filled []uint64
+	far    bucket
+	pool   []*chunk
+
+	open     bucket
+	refs     []ref
+	next     int
+	scratch  []ref
+	counts   []uint32
+	late     []ref
+	lateMsgs []sim.Message
+	lateFree []uint32
+	// popped is the late event that is being handled: its slot may be reused meanwhile.
+	popped sim.Message
+
+	n int
+	// cancelled holds the identity of events that were taken back and are still queued.
+	cancelled map[eventID]sim.Time
+	// dropped is called for a cancelled event when its turn comes.
+	dropped func(m *sim.Message)
+
+	// opened and ran count buckets and events since the width was last looked at.
+	opened, ran, ranLate int
+	// patience is how many buckets to open before a crowded one makes days shorter again.
+	patience int
+}
+
+// eventID identifies an event for ever: its source with priority, and the source's sequence.
+type eventID struct{ key, seq uint64 }
+
+// newQueue returns an empty queue. widest bounds the width of a day; events is a guess of how many
+// events will be pending.
+func newQueue(widest sim.Duration) *queue {
+	q := &queue{
+		maxShift:  widestShift(widest),
+		ring:      make([]bucket, ringDays),
+		filled:    make([]uint64, ringDays/64),
+		cancelled: make(map[eventID]sim.Time),
+		counts:    make([]uint32, 4096),
+		far:       bucket{min: sim.Never},
+	}
+	for i := range q.ring {
+		q.ring[i].min = sim.Never
+	}
+	q.shift = min(q.maxShift, 26)
+	q.day, q.limit = -1, ringDays-1
+	return q
+}
+
+func widestShift(widest sim.Duration) uint {
+	if widest <= 0 || widest == sim.Forever {
+		return maxShift
+	}
+	return min(maxShift, uint(bits.Len64(uint64(widest))-1))
+}
+
+// len returns how many events are pending.
+func (q *queue) len() int { return q.n - len(q.cancelled) }
+
+// push adds a copy of m.
+func (q *queue) push(m *sim.Message) {
+	q.n++
+	day := int64(m.Time) >> q.shift
+	switch {
+	case day <= q.day:
+		q.pushLate(m)
+	case day < q.limit:
+		i := day & (ringDays - 1)
+		b := &q.ring[i]
+		if b.n == 0 {
+			q.filled[i>>6] |= 1 << (i & 63)
+		}
+		q.append(b, m)
+	default:
+		q.append(&q.far, m)
+	}
+}
+
+func (q *queue) append(b *bucket, m *sim.Message) {
+	k := b.n & (chunkEvents - 1)
+	if k == 0 {
+		b.chunks = append(b.chunks, q.newChunk())
+	}
+	b.chunks[len(b.chunks)-1][k] = *m
+	b.n++
+	if m.Time < b.min {
+		b.min = m.Time
+	}
+}
+
+func (q *queue) newChunk() *chunk {
+	if n := len(q.pool); n > 0 {
+		c := q.pool[n-1]
+		q.pool = q.pool[:n-1]
+		return c
+	}
+	return new(chunk)
+}
+
+// drain gives the chunks of b back.
+func (q *queue) drain(b *bucket) {
+	q.pool = append(q.pool, b.chunks...)
+	b.chunks, b.n, b.min = b.chunks[:0], 0, sim.Never
+}
+
+func (b *bucket) at(i uint32) *sim.Message {
+	return &b.chunks[i/chunkEvents][i%chunkEvents]
+}
+
+// peek returns the least time of a pending event, Never if there is none. An event that was cancelled
+// counts until its time has passed.
+func (q *queue) peek() sim.Time {
+	t := sim.Never
+	if q.next < len(q.refs) {
+		t = q.refs[q.next].t
+	}
+	if len(q.late) > 0 {
+		t = min(t, q.late[0].t)
+	}
+	if t != sim.Never {
+		return t
+	}
+	if d := q.nextDay(); d >= 0 {
+		return q.ring[d&(ringDays-1)].min
+	}
+	return q.far.min
+}
+
+// dayEnd returns the end of the day that the next event lies in: running up to there opens whole
+// buckets only.
+func (q *queue) dayEnd() sim.Time {
+	return q.endOf(q.peek())
+}
+
+// endOf returns the end of the day that t lies in.
+func (q *queue) endOf(t sim.Time) sim.Time {
+	if t == sim.Never {
+		return sim.Never
+	}
+	end := (int64(t)>>q.shift + 1) << q.shift
+	if end <= 0 {
+		return sim.Never
+	}
+	return sim.Time(end)
+}
+
+// nextDay returns the first day after the open one with events in the ring, or -1.
+func (q *queue) nextDay() int64 {
+	start := q.day + 1
+	if start >= q.limit {
+		return -1
+	}
+	first := start & (ringDays - 1)
+	w := first >> 6
+	bitsLeft := q.filled[w] &^ (1<<(first&63) - 1)
+	for k := range int64(ringDays/64 + 1) {
+		if bitsLeft != 0 {
+			i := (w+k)&(ringDays/64-1)<<6 + int64(bits.TrailingZeros64(bitsLeft))
+			return start + (i-first)&(ringDays-1)
+		}
+		bitsLeft = q.filled[(w+k+1)&(ringDays/64-1)]
+	}
+	return -1
+}
+
+// pop returns the first event if it lies below bound, or nil. The message is valid until the next
+// call of pop.
+func (q *queue) pop(bound sim.Time) *sim.Message {
+	for {
+		m := q.popAny(bound)
+		if m == nil || len(q.cancelled) == 0 || !q.takeCancelled(m) {
+			return m
+		}
+	}
+}
+
+func (q *queue) takeCancelled(m *sim.Message) bool {
+	id := eventID{m.Key, m.Seq}
+	if _, ok := q.cancelled[id]; !ok {
+		return false
+	}
+	delete(q.cancelled, id)
+	if q.dropped != nil {
+		q.dropped(m)
+	}
+	return true
+}
+
+func (q *queue) popAny(bound sim.Time) *sim.Message {
+	for {
+		if q.next < len(q.refs) {
+			r := q.refs[q.next]
+			m := q.open.at(r.i)
+			if len(q.late) > 0 && q.lateFirst(m) {
+				return q.popLate(bound)
+			}
+			if r.t >= bound {
+				return nil
+			}
+			q.next++
+			q.n--
+			q.ran++
+			return m
+		}
+		if len(q.late) > 0 {
+			return q.popLate(bound)
+		}
+		if q.peek() >= bound || !q.openNext() {
+			return nil
+		}
+	}
+}
+
+// openNext opens the next day with events; false if there is none.
+func (q *queue) openNext() bool {
+	q.close()
+	if q.limit-q.day < ringDays/2 {
+		q.adjust()
+		q.spread()
+	}
+	d := q.nextDay()
+	if d < 0 {
+		if q.far.n == 0 {
+			return false
+		}
+		q.day = int64(q.far.min)>>q.shift - 1
+		q.spread()
+		return q.openNext()
+	}
+	i := d & (ringDays - 1)
+	if q.ring[i].n > 8*bucketTarget && q.narrow(&q.ring[i]) {
+		return q.openNext()
+	}
+	q.opened++
+	q.patience--
+	q.day = d
+	q.filled[i>>6] &^= 1 << (i & 63)
+	q.open, q.ring[i] = q.ring[i], q.open
+	q.sort()
+	return true
+}
+
+// close gives back the open bucket, all of whose events have run.
+func (q *queue) close() {
+	q.drain(&q.open)
+	q.refs, q.next = q.refs[:0], 0
+}
+
+// spread moves the window of the ring on to the open day and takes in what is no longer far.
+func (q *queue) spread() {
+	q.limit = q.day + ringDays
+	far := q.far
+	q.far = bucket{min: sim.Never}
+	q.pushAll(&far)
+}
+
+// pushAll pushes the events of b again and gives its chunks back.
+func (q *queue) pushAll(b *bucket) {
+	for i := range uint32(b.n) {
+		if i%chunkEvents == 0 && i > 0 {
+			q.pool = append(q.pool, b.chunks[i/chunkEvents-1])
+		}
+		q.n--
+		q.push(b.at(i))
+	}
+	if n := len(b.chunks); n > 0 {
+		q.pool = append(q.pool, b.chunks[n-1])
+	}
+	b.chunks, b.n, b.min = b.chunks[:0], 0, sim.Never
+}
+
+// narrow makes days shorter when one of them holds far too many events; false if it cannot help,
+// because they are all at nearly one time.
+func (q *queue) narrow(b *bucket) bool {
+	over := bits.Len32(uint32(b.n) / bucketTarget)
+	if q.shift == 0 || q.patience > 0 {
+		return false
+	}
+	hi := b.min
+	for i := range uint32(b.n) {
+		hi = max(hi, b.at(i).Time)
+	}
+	shift := q.shift - min(q.shift, uint(over))
+	if hi-b.min < 1<<shift {
+		return false
+	}
+	q.reshape(shift)
+	q.patience = 64
+	return true
+}
+
+// adjust fits the width of a day to the number of events that the opened days held.
+func (q *queue) adjust() {
+	if q.opened < 16 {
+		return
+	}
+	per := q.ran / q.opened
+	shift := q.shift
+	switch {
+	case per > 2*bucketTarget && shift > 0:
+		shift--
+	case per < bucketTarget/4 && shift < q.maxShift && q.ranLate < q.ran/4:
+		shift++
+	case q.ranLate > q.ran/2 && per > 64 && shift > 0:
+		shift--
+	}
+	q.opened, q.ran, q.ranLate = 0, 0, 0
+	if shift != q.shift {
+		q.reshape(shift)
+	}
+}
+
+// reshape gives days another width. The open bucket stays as it is: its events and the late ones run
+// before everything else, so they must lie before the first day of the new ring.
+func (q *queue) reshape(shift uint) {
+	end := q.openEnd()
+	all := bucket{min: sim.Never}
+	for i := range q.ring {
+		b := &q.ring[i]
+		if b.n > 0 {
+			all.chunks = q.gather(all.chunks, &all.n, b)
+		}
+	}
+	all.chunks = q.gather(all.chunks, &all.n, &q.far)
+	clear(q.filled)
+	q.shift = shift
+	q.day = int64(end)>>shift - 1
+	q.limit = q.day + ringDays
+	q.pushAll(&all)
+}
+
+// openEnd is the first time after the open day.
+func (q *queue) openEnd() sim.Time { return sim.Time((q.day + 1) << q.shift) }
+
+// gather appends the events of b to a list of n events in chunks and empties b.
+func (q *queue) gather(chunks []*chunk, n *int32, b *bucket) []*chunk {
+	for i := range uint32(b.n) {
+		if *n&(chunkEvents-1) == 0 {
+			chunks = append(chunks, q.newChunk())
+		}
+		chunks[len(chunks)-1][*n&(chunkEvents-1)] = *b.at(i)
+		*n++
+		if i%chunkEvents == chunkEvents-1 {
+			q.pool = append(q.pool, b.chunks[i/chunkEvents])
+		}
+	}
+	if b.n%chunkEvents != 0 {
+		q.pool = append(q.pool, b.chunks[len(b.chunks)-1])
+	}
+	b.chunks, b.n, b.min = b.chunks[:0], 0, sim.Never
+	return chunks
+}
+
+// sort fills refs with the events of the open bucket in order: one counting pass on the upper bits of
+// the time within the day, then insertion within what shares them.
+func (q *queue) sort() {
+	n := int(q.open.n)
+	q.refs = slices.Grow(q.refs[:0], n)[:n]
+	if n <= smallSort {
+		q.fill(q.refs)
+		q.insertion(q.refs)
+		return
+	}
+	q.scratch = slices.Grow(q.scratch[:0], n)[:n]
+	q.fill(q.scratch)
+	k := min(uint(bits.Len(uint(n))), 12, q.shift)
+	down := q.shift - k
+	base := sim.Time(q.day << q.shift)
+	counts := q.counts[:1<<k]
+	clear(counts)
+	for _, r := range q.scratch {
+		counts[uint64(r.t-base)>>down]++
+	}
+	sum, most := uint32(0), uint32(0)
+	for i, c := range counts {
+		counts[i] = sum
+		sum += c
+		most = max(most, c)
+	}
+	for _, r := range q.scratch {
+		d := uint64(r.t-base) >> down
+		q.refs[counts[d]] = r
+		counts[d]++
+	}
+	if most <= smallSort {
+		q.insertion(q.refs)
+		return
+	}
+	q.sortGroups(counts)
+}
+
+// sortGroups sorts each group of refs that shares a digit; ends holds where each ends.
+func (q *queue) sortGroups(ends []uint32) {
+	start := uint32(0)
+	for _, end := range ends {
+		group := q.refs[start:end]
+		start = end
+		if len(group) <= smallSort {
+			q.insertion(group)
+			continue
+		}
+		slices.SortFunc(group, func(a, b ref) int {
+			if q.less(a, b) {
+				return -1
+			}
+			return 1
+		})
+	}
+}
+
+// fill writes the refs of the open bucket in the order of their places.
+func (q *queue) fill(refs []ref) {
+	for c, ch := range q.open.chunks {
+		base := c * chunkEvents
+		n := min(chunkEvents, len(refs)-base)
+		for i := range ch[:n] {
+			refs[base+i] = ref{ch[i].Time, uint32(base + i)}
+		}
+	}
+}
+
+func (q *queue) insertion(refs []ref) {
+	for i := 1; i < len(refs); i++ {
+		r := refs[i]
+		j := i
+		for j > 0 && (r.t < refs[j-1].t || r.t == refs[j-1].t && q.open.at(r.i).Before(q.open.at(refs[j-1].i))) {
+			refs[j] = refs[j-1]
+			j--
+		}
+		refs[j] = r
+	}
+}
+
+func (q *queue) less(a, b ref) bool {
+	if a.t != b.t {
+		return a.t < b.t
+	}
+	return q.open.at(a.i).Before(q.open.at(b.i))
+}
+
+// The late heap: a 4-ary heap of refs to messages in slots.
+
+func (q *queue) pushLate(m *sim.Message) {
+	i := uint32(len(q.lateMsgs))
+	if n := len(q.lateFree); n > 0 {
+		i = q.lateFree[n-1]
+		q.lateFree = q.lateFree[:n-1]
+		q.lateMsgs[i] = *m
+	} else {
+		q.lateMsgs = append(q.lateMsgs, *m)
+	}
+	q.late = append(q.late, ref{m.Time, i})
+	q.siftUp(len(q.late) - 1)
+}
+
+func (q *queue) lateFirst(m *sim.Message) bool {
+	top := q.late[0]
+	return top.t < m.Time || top.t == m.Time && q.lateMsgs[top.i].Before(m)
+}
+
+// popLate returns the first of the late events if it lies below bound.
+func (q *queue) popLate(bound sim.Time) *sim.Message {
+	top := q.late[0]
+	if top.t >= bound {
+		return nil
+	}
+	last := len(q.late) - 1
+	q.late[0] = q.late[last]
+	q.late = q.late[:last]
+	if last > 0 {
+		q.siftDown(0)
+	}
+	q.lateFree = append(q.lateFree, top.i)
+	q.n--
+	q.ran++
+	q.ranLate++
+	q.popped = q.lateMsgs[top.i]
+	return &q.popped
+}
+
+func (q *queue) lateLess(a, b ref) bool {
+	return a.t < b.t || a.t == b.t && q.lateMsgs[a.i].Before(&q.lateMsgs[b.i])
+}
+
+func (q *queue) siftUp(i int) {
+	r := q.late[i]
+	for i > 0 {
+		parent := (i - 1) / 4
+		if !q.lateLess(r, q.late[parent]) {
+			break
+		}
+		q.late[i] = q.late[parent]
+		i = parent
+	}
+	q.late[i] = r
+}
+
+func (q *queue) siftDown(i int) {
+	r := q.late[i]
+	for {
+		best, first := -1, 4*i+1
+		for c := first; c < min(first+4, len(q.late)); c++ {
+			if best < 0 || q.lateLess(q.late[c], q.late[best]) {
+				best = c
+			}
+		}
+		if best < 0 || !q.lateLess(q.late[best], r) {
+			break
+		}
+		q.late[i] = q.late[best]
+		i = best
+	}
+	q.late[i] = r
+}
+
+// cancel takes back a pending event whose time is not before now; false if it is not pending.
+func (q *queue) cancel(id eventID, at, now sim.Time) bool {
+	if at < now {
+		return false
+	}
+	if _, done := q.cancelled[id]; done {
+		return false
+	}
+	if at == now && !q.pendingNow(id, at) {
+		return false
+	}
+	q.cancelled[id] = at
+	return true
+}
+
+// pendingNow looks for an event at the present time, which is the only one at which an event that has
+// run cannot be told from one to come by its time.
+func (q *queue) pendingNow(id eventID, at sim.Time) bool {
+	for _, r := range q.refs[q.next:] {
+		if r.t > at {
+			break
+		}
+		if m := q.open.at(r.i); m.Key == id.key && m.Seq == id.seq {
+			return true
+		}
+	}
+	for _, r := range q.late {
+		if m := &q.lateMsgs[r.i]; r.t == at && m.Key == id.key && m.Seq == id.seq {
+			return true
+		}
+	}
+	return false
+}
+
+// extract removes every event for which take returns true, after take has copied it. Cancelled events
+// are dropped on the way.
+func (q *queue) extract(take func(m *sim.Message) bool) {
+	all := bucket{min: sim.Never}
+	n := int32(0)
+	for i := range q.ring {
+		if b := &q.ring[i]; b.n > 0 {
+			all.chunks = q.gather(all.chunks, &n, b)
+		}
+	}
+	clear(q.filled)
+	all.chunks = q.gather(all.chunks, &n, &q.far)
+	rest := make([]sim.Message, 0, len(q.refs)-q.next+len(q.late))
+	for _, r := range q.refs[q.next:] {
+		rest = append(rest, *q.open.at(r.i))
+	}
+	for _, r := range q.late {
+		rest = append(rest, q.lateMsgs[r.i])
+	}
+	q.close()
+	q.late, q.lateMsgs, q.lateFree = q.late[:0], q.lateMsgs[:0], q.lateFree[:0]
+	q.n = 0
+	keep := func(m *sim.Message) {
+		if (len(q.cancelled) == 0 || !q.takeCancelled(m)) && !take(m) {
+			q.push(m)
+		}
+	}
+	for i := range rest {
+		keep(&rest[i])
+	}
+	all.n = n
+	for i := range uint32(n) {
+		keep(all.at(i))
+	}
+	q.pool = append(q.pool, all.chunks...)
+}
+
+// bytes returns how much memory the queue holds.
+func (q *queue) bytes() int {
+	chunks := len(q.pool) + len(q.open.chunks) + len(q.far.chunks)
+	lists := cap(q.open.chunks) + cap(q.far.chunks) + cap(q.pool)
+	for i := range q.ring {
+		chunks += len(q.ring[i].chunks)
+		lists += cap(q.ring[i].chunks)
+	}
+	return chunks*chunkEvents*64 + lists*8 + (cap(q.refs)+cap(q.scratch)+cap(q.late))*16 +
+		cap(q.lateMsgs)*64 + cap(q.lateFree)*4 + len(q.ring)*40 + cap(q.counts)*4
+}

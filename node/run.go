@@ -1,0 +1,232 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/simnode/simnode/partition"
+	"github.com/simnode/simnode/sim"
+)
+
+// Options say how to run a program. None of them changes a result.
+type Options struct {
+	// Regions is how many regions space is cut into; 0 means 1.
+	Regions int
+	// Workers is how many regions are worked on at once; 0 means as many as there are processors, at
+	// most one a region.
+	Workers int
+	// Sink takes what is observed, in order; nil if nothing is to be observed.
+	Sink sim.Sink
+	// Trace hands every event that is handled to the sink as well.
+	Trace bool
+	// Progress, if not nil, is called several times a second from the goroutine that called Run.
+	Progress func(Progress)
+	// ChainLimit is how many events without delay an entity may be sent at one time; 0 means
+	// 1,000,000.
+	ChainLimit uint32
+}
+
+// Progress tells how far a run is.
+type Progress struct {
+	// Now is the time below which every event has run.
+	Now sim.Time
+	// End of the run.
+	End sim.Time
+	// Events handled so far.
+	Events uint64
+}
+
+// Outcome is the end of a run.
+type Outcome struct {
+	// End is the simulated time reached: every event below it has run.
+	End sim.Time
+	// Interrupted says that the run was stopped before its end.
+	Interrupted bool
+	// Events handled, and events dropped because their receiver was gone.
+	Events, Dropped uint64
+	// Entities that exist at the end.
+	Entities int
+	// Digest covers every event handled, in the order of each entity, and every final state.
+	Digest uint64
+	// Map is how space was cut; nil without a space.
+	Map *partition.Map
+	// Regions, by number.
+	Regions []RegionLoad
+	// Cuts is how many cuts there were, Migrated how many entities changed region at them.
+	Cuts, Migrated int
+
+	w *world
+}
+
+// RegionLoad is what one region did.
+type RegionLoad struct {
+	Events   uint64
+	Entities int
+	// Busy is the wall time for which a worker ran the region.
+	Busy time.Duration
+}
+
+// MaxRegions is the largest number of regions.
+const MaxRegions = maxRegions
+
+// Check reports why a program cannot run with these options, or nil. It is what Run checks first.
+func Check(p *sim.Program, o Options) error {
+	switch {
+	case o.Regions < 0 || o.Regions > MaxRegions:
+		return fmt.Errorf("%d regions: from 1 to %d are possible", o.Regions, MaxRegions)
+	case o.Workers < 0:
+		return fmt.Errorf("%d workers: at least 1 is needed", o.Workers)
+	case o.Regions > 1 && p.Limits.Lookahead == 0:
+		return fmt.Errorf("model %s has lookahead 0 and runs in one region only: with %d regions, region 0 could send to region 1 and region 1 back without delay, and neither could ever go on; run it with 1 region or declare a lookahead",
+			p.Model.Name, o.Regions)
+	case p.Limits.Lookahead < 0:
+		return fmt.Errorf("model %s has lookahead %v: at least one tick (1 ns) is needed, or 0 for one region", p.Model.Name, p.Limits.Lookahead)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Regions == 0 {
+		o.Regions = 1
+	}
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	o.Workers = min(o.Workers, o.Regions)
+	if o.ChainLimit == 0 {
+		o.ChainLimit = 1_000_000
+	}
+	return o
+}
+
+// Run runs a program to its end. When ctx is done it ends early, with what was observed so far handed
+// to the sink, and the outcome says Interrupted. A *Failure is the model's fault; the outcome then
+// holds how far the run came.
+func Run(ctx context.Context, p *sim.Program, o Options) (*Outcome, error) {
+	if err := Check(p, o); err != nil {
+		return nil, err
+	}
+	if err := p.Take(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	w, err := newWorld(p, o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newConductor(w, o)
+	if err != nil {
+		return nil, err
+	}
+	err = c.conduct(ctx, o)
+	out := c.outcome()
+	if err == nil && ctx.Err() != nil && out.Interrupted {
+		return out, nil
+	}
+	return out, err
+}
+
+// conduct runs the workers and, on the calling goroutine, hands over observations and progress.
+func (c *conductor) conduct(ctx context.Context, o Options) error {
+	var workers sync.WaitGroup
+	for id := range o.Workers {
+		workers.Go(func() { c.work(id) })
+	}
+	err := c.attend(ctx, o)
+	c.stop(err)
+	workers.Wait()
+	if e := c.deliver(); err == nil {
+		err = e
+	}
+	if err == nil && c.failure != nil {
+		err = c.failure
+	}
+	return errors.Join(err, c.fault)
+}
+
+// attend waits for the end of the run.
+func (c *conductor) attend(ctx context.Context, o Options) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.finished:
+			return nil
+		case <-c.full:
+		case <-tick.C:
+			if o.Progress != nil {
+				o.Progress(c.progress())
+			}
+		}
+		if err := c.deliver(); err != nil {
+			return err
+		}
+	}
+}
+
+// outcome sums the regions up. The workers have ended.
+func (c *conductor) outcome() *Outcome {
+	w := c.w
+	out := &Outcome{End: min(c.solver.Floor(), w.prog.End), Map: w.pmap, Cuts: c.cuts, Migrated: c.migrated, w: w}
+	out.Interrupted = out.End < w.prog.End
+	digests := make([]uint64, w.regions)
+	var group sync.WaitGroup
+	for i, r := range w.rs {
+		group.Go(func() { digests[i] = r.digest() })
+		out.Events += r.events
+		out.Dropped += r.dropped
+		out.Entities += r.ents.len()
+		out.Regions = append(out.Regions, RegionLoad{r.events, r.ents.len(), time.Duration(r.busy)})
+	}
+	group.Wait()
+	for _, d := range digests {
+		out.Digest += d
+	}
+	return out
+}
+
+// States calls yield for every entity that exists at the end, in the order of ids.
+func (o *Outcome) States(yield func(id sim.EntityID, kind uint16, state unsafe.Pointer) bool) {
+	type entry struct {
+		id sim.EntityID
+		at place
+	}
+	list := make([]entry, 0, o.Entities)
+	for _, r := range o.w.rs {
+		r.ents.each(func(slot uint32, e *entity) {
+			list = append(list, entry{e.id, makePlace(r.id, slot, e.gen)})
+		})
+	}
+	slices.SortFunc(list, func(a, b entry) int {
+		if a.id < b.id {
+			return -1
+		}
+		return 1
+	})
+	for _, x := range list {
+		r := o.w.rs[x.at.region()]
+		e := r.ents.at(x.at.slot())
+		if !yield(x.id, e.kind, r.kinds[e.kind].store.At(e.state)) {
+			return
+		}
+	}
+}
+
+// Final returns the end of the run as the model's results and pictures see it.
+func (o *Outcome) Final(m sim.Measured) *sim.Final {
+	f := &sim.Final{End: o.End, Events: o.Events, Program: o.w.prog, States: o.States, Measured: m}
+	if o.Map != nil {
+		for i := range o.Map.Len() {
+			f.Regions = append(f.Regions, o.Map.DrawBox(i))
+		}
+	}
+	return f
+}
