@@ -81,35 +81,40 @@ type airspace struct {
 	arrive sim.Event[sim.None]
 	scan   sim.Event[sim.None]
 
-	departures, arrivals, conflicts, detections sim.Counter
-	airborne                                    sim.Gauge
-	flightTime                                  sim.Sample
-	flightRows                                  sim.Table[FlightRow]
-	conflictRows                                sim.Table[ConflictRow]
-	detectionRows                               sim.Table[DetectionRow]
+	departures, arrivals, detections sim.Counter
+	airborne                         sim.Gauge
+	flightTime                       sim.Sample
+	flightRows                       sim.Table[FlightRow]
+	conflictRows                     sim.Table[ConflictRow]
+	detectionRows                    sim.Table[DetectionRow]
 
 	atStart int
 }
 
 func setup(b *sim.Builder, p *Params) error {
+	_, err := newAirspace(b, p)
+	return err
+}
+
+func newAirspace(b *sim.Builder, p *Params) (*airspace, error) {
 	m := &airspace{p: p, prof: newProfile(p.Profile == "hourly"), verticalMM: int64(math.Round(p.Vertical * 1000))}
 	places, err := newPlaces(p)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b.SetEnd(sim.Time(sim.Day))
 	b.SetSpace(sim.Space{Kind: sim.Earth, Dims: 3, Bounds: places.bounds()})
 	if b.Space().Kind != sim.Earth {
-		return sim.BadParam("space.kind", "the airspace model flies on the earth: leave space out, or set kind to earth")
+		return nil, sim.BadParam("space.kind", "the airspace model flies on the earth: leave space out, or set kind to earth")
 	}
 	if m.space, err = spatial.New(b.Space()); err != nil {
-		return err
+		return nil, err
 	}
 	if m.net, err = newNetwork(m.space, places, p, m.prof.peak); err != nil {
-		return err
+		return nil, err
 	}
 	if m.radar, err = places.busiest(p.Radars); err != nil {
-		return err
+		return nil, err
 	}
 	b.SetLimits(sim.Limits{
 		Lookahead: p.Lookahead,
@@ -118,7 +123,7 @@ func setup(b *sim.Builder, p *Params) error {
 	})
 	m.declare(b)
 	m.populate(b)
-	return nil
+	return m, nil
 }
 
 func (m *airspace) declare(b *sim.Builder) {
@@ -140,8 +145,7 @@ func (m *airspace) declare(b *sim.Builder) {
 
 	m.departures = sim.DefineCounter(b, "departures", "flights", "flights that departed")
 	m.arrivals = sim.DefineCounter(b, "arrivals", "flights", "flights that arrived")
-	m.conflicts = sim.DefineCounter(b, "conflicts", "encounters", "losses of separation that began")
-	m.detections = sim.DefineCounter(b, "detections", "detections", "aircraft seen by radars, once a scan and radar")
+	m.detections = sim.DefineCounter(b, "detected", "detections", "aircraft seen by radars, once a scan and radar")
 	m.flightTime = sim.DefineSample(b, "flight_time", "s", "time in the air of the flights that departed")
 	m.flightRows = sim.DefineTable[FlightRow](b, "flights", "flights, written at departure or at time 0")
 	m.conflictRows = sim.DefineTable[ConflictRow](b, "conflicts", "losses of separation, written when first seen by the aircraft with the smaller id")

@@ -146,7 +146,6 @@ func (m *airspace) meet(c *sim.Context, f flight, o *sim.Seen) {
 	if !m.closeLevels(f, g) || !m.enRoute(g, c.Now()) || m.metBefore(f, g, c.Now()) {
 		return
 	}
-	m.conflicts.Add(c, 1)
 	p := c.Position()
 	m.conflictRows.Write(c, ConflictRow{
 		A: c.Self(), B: o.ID, Distance: o.Distance, Latitude: p.Y, Longitude: p.X, Level: uint16(f.Level),

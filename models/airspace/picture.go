@@ -259,7 +259,7 @@ func (d *drawing) legend(f *sim.Final, shown int) {
 	s.Circle(360, y+240, 90, `fill="#0b8a7a"`, `fill-opacity="0.12"`, `stroke="#0b8a7a"`, `stroke-width="10"`)
 	s.Text(600, y+290, fmt.Sprintf("radars, range %.0f km (%d)", d.m.p.RadarRange/1000, len(d.m.radar)))
 	s.Circle(4060, y, 40, `fill="#d62f3a"`)
-	total := int64(d.m.conflicts.Of(f).Last)
+	total := d.m.conflictRows.Count(f)
 	text := fmt.Sprintf("losses of separation (%d)", total)
 	if int64(shown) < total {
 		text = fmt.Sprintf("losses of separation (the first %d of %d)", shown, total)
