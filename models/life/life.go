@@ -69,26 +69,31 @@ type grid struct {
 }
 
 func setup(b *sim.Builder, p *Params) error {
+	_, err := newLife(b, p)
+	return err
+}
+
+func newLife(b *sim.Builder, p *Params) (*grid, error) {
 	pattern, err := ParseRLE(p.Pattern.Name, p.Pattern.Data)
 	if err != nil {
-		return sim.BadParam("params.pattern", "%v", err)
+		return nil, sim.BadParam("params.pattern", "%v", err)
 	}
 	g, err := newGrid(p, pattern)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b.SetEnd(g.last.Add(generation / 2))
 	if err := g.checkReport(b.End()); err != nil {
-		return err
+		return nil, err
 	}
 	b.SetSpace(g.space())
-	if s := b.Space(); s != g.space() {
-		return sim.BadParam("space", "the grid makes its own space: leave space out and use params.width, height and wrap")
+	if b.Space() != g.space() {
+		return nil, sim.BadParam("space", "the grid makes its own space: leave space out and use params.width, height and wrap")
 	}
 	b.SetLimits(sim.Limits{Lookahead: generation})
 	g.declare(b)
 	g.populate(b)
-	return nil
+	return g, nil
 }
 
 func newGrid(p *Params, pattern Pattern) (*grid, error) {
