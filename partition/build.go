@@ -53,9 +53,12 @@ func Build(s *spatial.Space, points []Point, regions int) (*Map, error) {
 		b.axes = s.Spec().Dims
 	}
 	if err := b.split(sorted, s.Everywhere(), regions); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%d regions: %w", regions, err)
 	}
-	return b.m, b.m.finish()
+	if err := b.m.finish(); err != nil {
+		return nil, fmt.Errorf("%d regions: %w", regions, err)
+	}
+	return b.m, nil
 }
 
 type builder struct {
@@ -72,12 +75,12 @@ func (b *builder) split(points []Point, box sim.Box, regions int) error {
 	}
 	lower := regions / 2
 	share := float64(lower) / float64(regions)
-	c, ok := b.cutPoints(points, share)
+	c, ok := b.cutPoints(points, box, share)
 	if !ok {
 		c, ok = b.cutSpace(points, box, share)
 	}
 	if !ok {
-		return fmt.Errorf("%d regions: no room for so many cuts from %v to %v", b.m.Len(), box.Min, box.Max)
+		return fmt.Errorf("no room for so many cuts from %v to %v: use fewer regions", box.Min, box.Max)
 	}
 	i := len(b.m.nodes)
 	b.m.nodes = append(b.m.nodes, node{axis: int8(c.axis), cut: c.at})
@@ -101,7 +104,7 @@ type cut struct {
 
 // cutPoints returns the cut between two points: across the longest side that has a fair one, else
 // the fairest of any. It is false if all points are in one place.
-func (b *builder) cutPoints(points []Point, share float64) (best cut, ok bool) {
+func (b *builder) cutPoints(points []Point, box sim.Box, share float64) (best cut, ok bool) {
 	if len(points) == 0 {
 		return cut{}, false
 	}
@@ -111,7 +114,7 @@ func (b *builder) cutPoints(points []Point, share float64) (best cut, ok bool) {
 		high = sim.Vec{X: max(high.X, p.Pos.X), Y: max(high.Y, p.Pos.Y), Z: max(high.Z, p.Pos.Z)}
 	}
 	for _, axis := range b.longestFirst(low, high) {
-		c, found := cutAlong(points, axis, share)
+		c, found := cutAlong(points, box, axis, share)
 		if found && (!ok || c.off < best.off) {
 			best, ok = c, true
 		}
@@ -138,7 +141,7 @@ func (b *builder) longestFirst(low, high sim.Vec) []int {
 }
 
 // cutAlong returns the cut across an axis whose lower side comes nearest to its share of the weight.
-func cutAlong(points []Point, axis int, share float64) (best cut, ok bool) {
+func cutAlong(points []Point, box sim.Box, axis int, share float64) (best cut, ok bool) {
 	sortAlong(points, axis)
 	total := 0.0
 	for _, p := range points {
@@ -157,8 +160,12 @@ func cutAlong(points []Point, axis int, share float64) (best cut, ok bool) {
 		if from == to {
 			continue
 		}
+		x := between(from, to)
+		if !(coordinate(box.Min, axis) < x && x < coordinate(box.Max, axis)) {
+			continue // between a point at the north pole and one a rounding away
+		}
 		if off := math.Abs(below/total - share); !ok || off < best.off {
-			best, ok = cut{axis, between(from, to), off}, true
+			best, ok = cut{axis, x, off}, true
 		}
 	}
 	return best, ok

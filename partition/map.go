@@ -109,50 +109,36 @@ func (m *Map) Neighbours(i int) []int {
 // Near appends every region with a point within r metres of p, ascending; p's own is always among
 // them. A region that is farther by no more than rounding may be among them too.
 func (m *Map) Near(p sim.Vec, r float64, out []int) []int {
-	w := walk{m: m, p: m.space.Wrap(p), r: r, out: out}
-	w.own = m.Region(p)
+	w := walk{m: m, p: m.space.Wrap(p), r: max(r, 0), out: out}
 	w.near(0, m.space.Everywhere())
+	if len(w.out) == len(out) { // p or r is not a number
+		w.out = append(w.out, m.Region(p))
+	}
 	return w.out
 }
 
+// walk is a search through the tree.
 type walk struct {
 	m   *Map
 	p   sim.Vec
 	r   float64
-	own int
 	box sim.Box
 	out []int
 }
 
 // near visits the tree below node i, whose box is b.
 func (w *walk) near(i int32, b sim.Box) {
-	n := &w.m.nodes[i]
-	within := w.m.space.BoxDistance(w.p, b) <= w.r
-	if n.axis == leaf {
-		if within || int(n.region) == w.own {
-			w.out = append(w.out, int(n.region))
-		}
+	if !(w.m.space.BoxDistance(w.p, b) <= w.r) {
 		return
 	}
-	if !within && !w.m.under(i, w.own) {
+	n := &w.m.nodes[i]
+	if n.axis == leaf {
+		w.out = append(w.out, int(n.region))
 		return
 	}
 	lower, upper := cutBox(b, n)
 	w.near(i+1, lower)
 	w.near(n.upper, upper)
-}
-
-// under tells whether a region lies below node i.
-func (m *Map) under(i int32, region int) bool {
-	first, last := m.nodes[i], m.nodes[i]
-	for j := i; first.axis != leaf; {
-		j++
-		first = m.nodes[j]
-	}
-	for last.axis != leaf {
-		last = m.nodes[last.upper]
-	}
-	return int(first.region) <= region && region <= int(last.region)
 }
 
 // Touching appends every region that b touches, ascending. Here the sides of b belong to it, so a

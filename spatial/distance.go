@@ -16,6 +16,7 @@ const (
 // distance over the ground; altitude does not count. It is symmetric bit for bit, and accurate for
 // close and for antipodal points.
 func (s *Space) Distance(a, b sim.Vec) float64 {
+	a, b = s.Wrap(a), s.Wrap(b)
 	switch s.spec.Kind {
 	case sim.Earth:
 		return earthDistance(a, cosLatitude(a.Y), b, cosLatitude(b.Y))
@@ -32,14 +33,11 @@ func (s *Space) norm(x, y, z float64) float64 {
 	return math.Sqrt(x*x + y*y + z*z)
 }
 
-// apart returns how far two coordinates are apart, the short way round on a circle.
+// apart returns how far two canonical coordinates are apart, the short way round on a circle.
 func (a *axis) apart(x, y float64) float64 {
 	d := math.Abs(x - y)
 	if !a.periodic {
 		return d
-	}
-	if d >= a.period {
-		d = math.Mod(d, a.period)
 	}
 	return min(d, a.period-d)
 }
@@ -51,7 +49,7 @@ func cosLatitude(lat float64) float64 { return math.Sin((90 - math.Abs(lat)) * d
 func earthDistance(a sim.Vec, cosA float64, b sim.Vec, cosB float64) float64 {
 	dlon := math.Abs(a.X - b.X)
 	if dlon > 180 {
-		dlon = math.Abs(360 - dlon)
+		dlon = 360 - dlon
 	}
 	return arc(a.Y, cosA, b.Y, cosB, dlon)
 }

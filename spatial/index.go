@@ -75,7 +75,7 @@ func (ix *Index) Len() int { return len(ix.slots) }
 // Put inserts an entity, or replaces its motion and slot. A motion that is not finite is kept
 // but found by no query; CheckMotion tells beforehand.
 func (ix *Index) Put(id sim.EntityID, slot uint32, m sim.Motion, now sim.Time) {
-	ix.now = max(ix.now, now)
+	ix.advance(now)
 	i, known := ix.slots[id]
 	if !known {
 		i = ix.newEntry()
@@ -180,7 +180,7 @@ func (ix *Index) schedule(i uint32, until sim.Time) {
 	}
 }
 
-// advance brings all boxes up to date for queries at now.
+// advance brings all boxes up to date for now.
 func (ix *Index) advance(now sim.Time) {
 	if now <= ix.now {
 		return

@@ -37,7 +37,7 @@ func (ix *Index) Near(now sim.Time, center sim.Vec, radius float64, out []Hit) [
 	if now < ix.now {
 		ix.all(ix.nearVisit)
 	} else {
-		ix.search(ix.reach(ix.s.Wrap(center), radius), ix.nearVisit)
+		ix.search(ix.reach(ix.query.center, radius), ix.nearVisit)
 	}
 	return ix.finish(len(out), byDistance)
 }
@@ -78,6 +78,7 @@ func (ix *Index) Nearest(now sim.Time, center sim.Vec, k int, out []Hit) []Hit {
 
 func (ix *Index) begin(now sim.Time, center sim.Vec, out []Hit) {
 	ix.advance(now)
+	center = ix.s.Wrap(center)
 	q := &ix.query
 	q.now, q.center, q.out = now, center, out
 	q.number++
@@ -224,12 +225,11 @@ func (ix *Index) lowerBound(lo, hi [2]float32, i uint32, item bool) float64 {
 		return ix.s.Distance(q.center, ix.s.position(&ix.entries[i].track, q.now))
 	}
 	var d [2]float64
-	p := ix.s.Wrap(q.center)
 	for i := range 2 {
-		d[i] = ix.s.axes[i].toArea(at(p, i), float64(lo[i]), float64(hi[i]))
+		d[i] = ix.s.axes[i].toArea(at(q.center, i), float64(lo[i]), float64(hi[i]))
 	}
 	if ix.s.spec.Kind == sim.Earth {
-		return earthBoxDistance(p.Y, d[0], max(-90, float64(lo[1])), min(90, float64(hi[1])))
+		return earthBoxDistance(q.center.Y, d[0], max(-90, float64(lo[1])), min(90, float64(hi[1])))
 	}
 	return math.Sqrt(d[0]*d[0]+d[1]*d[1]) * (1 - 1e-12)
 }
