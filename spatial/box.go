@@ -42,15 +42,13 @@ func (a *axis) span(lo, hi float64, reversed bool) span {
 		}
 		return span{crossing, lo, hi}
 	}
-	width := hi - lo
-	if !(width > 0) {
+	switch width := hi - lo; {
+	case !(width > 0):
 		return span{}
-	}
-	if width >= a.period {
+	case inside && (lo > a.lo || hi < a.hi):
+		return span{between, lo, hi} // however small the rest, it is not the whole circle
+	case width >= a.period:
 		return span{full, a.lo, a.hi}
-	}
-	if inside {
-		return span{between, lo, hi}
 	}
 	return a.wrapSpan(lo, hi)
 }

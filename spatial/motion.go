@@ -184,7 +184,7 @@ func (s *Space) towardEarth(m sim.Motion, to sim.Vec, speed float64) sim.Motion 
 	}
 	m.Stop = arrival(m.Start, length, speed)
 	if speed > 0 {
-		m.Vel = sim.Vec{X: courseTo(m.From, to), Y: speed, Z: climb * (speed / length)}
+		m.Vel = sim.Vec{X: courseTo(m.From, to), Y: speed, Z: climb / m.Stop.Sub(m.Start).Seconds()}
 	}
 	return m
 }
