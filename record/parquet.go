@@ -17,7 +17,7 @@ const (
 // parquetWriter writes rows as Parquet, compressed with Zstandard. The bytes depend on the rows
 // alone: batches are counted in rows and the file names no time and no version of a library.
 type parquetWriter struct {
-	out     *parquet.Writer
+	out     *parquet.GenericWriter[any]
 	columns []column
 	rows    []parquet.Row
 	// text of the rows waiting, which outlives the caller's.
@@ -26,7 +26,7 @@ type parquetWriter struct {
 
 func newParquet(w io.Writer, columns []column) *parquetWriter {
 	schema := parquet.NewSchema("row", newRoot(columns))
-	return &parquetWriter{columns: columns, out: parquet.NewWriter(w, schema,
+	return &parquetWriter{columns: columns, out: parquet.NewGenericWriter[any](w, schema,
 		parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(groupRows), parquet.CreatedBy("simnode", "1", ""))}
 }
 

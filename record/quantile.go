@@ -73,7 +73,7 @@ func bucket(v float64) uint64 {
 // middle returns the value that stands for a bucket: its middle, and 0 for the one at 0.
 func middle(b uint64) float64 {
 	low := b << dropBits
-	high := low | 1<<dropBits - 1
+	high := low | (1<<dropBits - 1)
 	switch {
 	case low == 1<<63, high == 1<<63-1:
 		return 0

@@ -244,7 +244,7 @@ func newPlot(x, y string) *plot.Plot {
 		axis.Width, axis.Tick.Width = vg.Points(0.6), vg.Points(0.6)
 		axis.Padding = 0
 	}
-	p.Y.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return ticks(low, high, niceStep((high-low)/4)) })
+	p.Y.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return ticks(low, high, niceStep((high-low)/6)) })
 	grid := plotter.NewGrid()
 	grid.Horizontal = draw.LineStyle{Color: faint(), Width: vg.Points(0.5)}
 	grid.Vertical = grid.Horizontal

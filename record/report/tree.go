@@ -2,9 +2,11 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -85,8 +87,24 @@ func keys(m map[string]any) []string {
 	for name := range m {
 		names = append(names, name)
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, compareKeys)
 	return names
+}
+
+// compareKeys orders whole numbers by value before names by text.
+func compareKeys(a, b string) int {
+	m, errM := strconv.ParseInt(a, 10, 64)
+	n, errN := strconv.ParseInt(b, 10, 64)
+	switch {
+	case errM == nil && errN == nil && m != n:
+		return cmp.Compare(m, n)
+	case (errM == nil) != (errN == nil):
+		if errM == nil {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a, b)
 }
 
 // growList makes a table of a list of objects and a line of a list of anything else.
