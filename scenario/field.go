@@ -384,10 +384,25 @@ func (f *field) typeText() string {
 	case tableField:
 		return "table (CSV file)"
 	case listField:
-		return "list of " + f.elem.typeText() + "s"
+		return "list of " + f.elem.plural()
 	}
 	if f.measure.dimension != plain {
 		return string(f.measure.dimension)
 	}
 	return "number"
+}
+
+func (f *field) plural() string {
+	if f.kind == boolField || f.kind == textField {
+		return f.typeText()
+	}
+	return f.typeText() + "s"
+}
+
+// valueText names one value for a sentence.
+func (f *field) valueText() string {
+	if f.kind == boolField || f.kind == textField {
+		return f.typeText()
+	}
+	return "a " + f.typeText()
 }

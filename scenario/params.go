@@ -178,7 +178,7 @@ func (l *loader) openable(path string, n *node) (string, bool) {
 
 // help says what a value of the field looks like.
 func (f *field) help() string {
-	parts := []string{"expected " + f.typeText()}
+	parts := []string{"expected " + f.valueText()}
 	switch f.kind {
 	case textField:
 		if len(f.enum) > 0 {

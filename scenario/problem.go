@@ -30,7 +30,7 @@ func (p Problem) String() string {
 		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
 	}
 	switch {
-	case p.Field == "":
+	case p.Field == "", p.File == "--"+p.Field:
 		b.WriteString(": ")
 	case strings.HasPrefix(p.File, "--"):
 		b.WriteString(" " + p.Field + ": ")
@@ -85,8 +85,7 @@ func (r *report) err() error {
 		return nil
 	}
 	slices.SortStableFunc(r.list, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
-			cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	if more := r.count - maxProblems; more > 0 {
 		last := r.list[len(r.list)-1]

@@ -293,12 +293,30 @@ func parseDuration(text string) (sim.Duration, *fault) {
 	case strings.HasPrefix(number, "-"):
 		return 0, faultf("durations are 0 or more", "%s is negative", quote(text))
 	}
-	d, err := sim.ParseDuration(text)
-	if err != nil {
-		return 0, faultf(m.expected(), "%s", shorten(err.Error()))
+	d, f := exactDuration(text, number, name)
+	if f != nil {
+		return 0, f
 	}
 	if d == 0 && strings.ContainsAny(text, "123456789") {
 		return 0, faultf("use 0 or at least 1 ns", "%s is shorter than half a tick (1 ns)", quote(text))
+	}
+	return d, nil
+}
+
+// exactDuration reads a number with signs and exponents and one unit, or else what sim.ParseDuration
+// reads.
+func exactDuration(text, number, name string) (sim.Duration, *fault) {
+	one, err := sim.ParseDuration("1 " + name)
+	if strings.ContainsAny(number, "+eE") && !strings.ContainsAny(name, "0123456789") && err == nil {
+		value, f := exact(number)
+		if f != nil {
+			return 0, f
+		}
+		return roundTicks(value.Mul(value, new(big.Rat).SetInt64(int64(one))), text)
+	}
+	d, err := sim.ParseDuration(text)
+	if err != nil {
+		return 0, faultf(newMeasure("s").expected(), "%s", shorten(err.Error()))
 	}
 	return d, nil
 }

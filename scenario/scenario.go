@@ -67,8 +67,8 @@ func Load(path string, o Options) (*Scenario, error) {
 func load(path string, data []byte, o Options) (*Scenario, error) {
 	l := &loader{file: path, options: o, scenario: &Scenario{Path: path}}
 	root := parseYAML(path, data, &l.report)
-	if err := l.report.err(); err != nil {
-		return nil, err
+	if root == nil {
+		return nil, l.report.err()
 	}
 	l.root = root
 	l.run()
@@ -262,7 +262,11 @@ func (l *loader) place(path string) place {
 		if next == nil {
 			return at
 		}
-		n, at = next, next.at
+		at = next.at
+		if e := n.get(step); e != nil && next.kind == mapNode {
+			at = e.at
+		}
+		n = next
 	}
 	return at
 }

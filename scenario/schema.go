@@ -102,16 +102,24 @@ func (f *field) schema() object {
 	s := f.typeSchema()
 	doc := f.doc
 	if f.kind == tableField {
-		doc = strings.TrimSpace(doc + " A CSV file named relative to the scenario, with the columns " + f.columnList() + ".")
+		doc = sentence(doc, "A CSV file named relative to the scenario, with the columns "+f.columnList()+".")
 	}
 	if allowed := f.allowedText(); allowed != "" && len(f.enum) == 0 {
-		doc = strings.TrimSpace(doc + " Allowed: " + allowed + ".")
+		doc = sentence(doc, "Allowed: "+allowed+".")
 	}
 	withDoc(s, doc)
 	if f.hasFallback {
 		s["default"] = f.defaultValue()
 	}
 	return s
+}
+
+// sentence appends a sentence to a text that may not end like one.
+func sentence(doc, more string) string {
+	if doc == "" {
+		return more
+	}
+	return strings.TrimSuffix(doc, ".") + ". " + more
 }
 
 func (f *field) columnList() string {
@@ -192,11 +200,11 @@ func (f *field) numberSchema() object {
 	s := object{"type": "number"}
 	if f.kind != floatField {
 		s["type"] = "integer"
+		low, high := f.intBounds()
+		s["minimum"], s["maximum"] = json.Number(low.String()), json.Number(high.String())
 	}
 	if f.min != nil {
 		s["minimum"] = f.min.value
-	} else if f.kind == uintField {
-		s["minimum"] = 0
 	}
 	if f.max != nil {
 		s["maximum"] = f.max.value
