@@ -78,12 +78,7 @@ func newConductor(w *world, o Options) (*conductor, error) {
 	c.collect.waiting = make([][]sim.Observation, w.regions)
 	c.collect.heads = make([]int, w.regions)
 	c.setCut(0)
-	for i, r := range w.rs {
-		if err := s.Report(lbts.Report{Region: i, Next: r.next()}); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	return c, c.reopen(0)
 }
 
 // setCut sets the cut after one at time t.

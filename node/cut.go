@@ -1,7 +1,6 @@
 package node
 
 import (
-	"github.com/simnode/simnode/lbts"
 	"github.com/simnode/simnode/sim"
 )
 
@@ -22,12 +21,19 @@ func (c *conductor) cut(t sim.Time) {
 		c.migrated += w.migrate(t)
 		w.renewBoundaries(t)
 	}
-	for i, r := range w.rs {
-		c.check(c.solver.Report(lbts.Report{Region: i, Next: r.next()}))
-	}
+	c.check(c.reopen(t))
 	c.cuts++
 	c.setCut(t)
 	c.changed()
+}
+
+// reopen tells the solver the next event of every region at a cut, where events have changed hands.
+func (c *conductor) reopen(t sim.Time) error {
+	next := make([]sim.Time, len(c.w.rs))
+	for i, r := range c.w.rs {
+		next[i] = r.next()
+	}
+	return c.solver.Reopen(t, nil, next)
 }
 
 // migrate hands over the entities that are in another region than the one that owns them.

@@ -25,10 +25,12 @@ type chunk [chunkEvents]sim.Message
 
 // bucket holds the events of one day of the ring, unsorted.
 type bucket struct {
-	chunks []*chunk
-	n      int32
+	// tail is the last chunk, which is being filled.
+	tail *chunk
+	n    int32
 	// min is the least time in the bucket.
-	min sim.Time
+	min    sim.Time
+	chunks []*chunk
 }
 
 // ref is an event by its time and its place in the open bucket or among the late.
@@ -73,6 +75,8 @@ type queue struct {
 	n int
 	// cancelled holds the identity of events that were taken back and are still queued.
 	cancelled map[eventID]sim.Time
+	// onOpen is called when a bucket has been opened.
+	onOpen func()
 	// dropped is called for a cancelled event when its turn comes.
 	dropped func(m *sim.Message)
 
@@ -136,9 +140,10 @@ func (q *queue) push(m *sim.Message) {
 func (q *queue) append(b *bucket, m *sim.Message) {
 	k := b.n & (chunkEvents - 1)
 	if k == 0 {
-		b.chunks = append(b.chunks, q.newChunk())
+		b.tail = q.newChunk()
+		b.chunks = append(b.chunks, b.tail)
 	}
-	b.chunks[len(b.chunks)-1][k] = *m
+	b.tail[k] = *m
 	b.n++
 	if m.Time < b.min {
 		b.min = m.Time
@@ -294,6 +299,9 @@ func (q *queue) openNext() bool {
 	q.filled[i>>6] &^= 1 << (i & 63)
 	q.open, q.ring[i] = q.ring[i], q.open
 	q.sort()
+	if q.onOpen != nil {
+		q.onOpen()
+	}
 	return true
 }
 

@@ -41,6 +41,8 @@ type region struct {
 	gone uint64
 	// now is the time of the last event handled.
 	now sim.Time
+	// warmed keeps the compiler from dropping the reads of warm.
+	warmed uint32
 	// failure is set when a handler broke the contract.
 	failure *Failure
 
@@ -90,6 +92,7 @@ func newRegion(w *world, id int) *region {
 			r.out[i] = newOutbox()
 		}
 	}
+	r.queue.onOpen = r.warm
 	r.queue.dropped = func(m *sim.Message) { r.freeBlob(m) }
 	for _, k := range w.prog.Kinds {
 		r.kinds = append(r.kinds, regionKind{k.Handlers, k.Start, nil})
@@ -115,6 +118,34 @@ func (r *region) run(bound sim.Time, budget uint64) {
 	}
 	r.msg = nil
 	r.shownEvents.Store(r.events)
+}
+
+// warmFrom is from how many entities on their headers and states do not stay in the cache between
+// events.
+const warmFrom = 1 << 14
+
+// warm reads the headers and then the states of the receivers of a bucket that was opened. Nothing
+// depends on these reads, so the processor has many of them under way at once, where the events
+// themselves would wait for one after the other.
+func (r *region) warm() {
+	if r.ents.used < warmFrom {
+		return
+	}
+	q := r.queue
+	sum := uint32(0)
+	for _, ref := range q.refs {
+		if slot := place(q.open.at(ref.i).Dst).slot(); slot < r.ents.used {
+			sum += r.ents.at(slot).state
+		}
+	}
+	for _, ref := range q.refs {
+		if slot := place(q.open.at(ref.i).Dst).slot(); slot < r.ents.used {
+			if e := r.ents.at(slot); e.flags&flagLive != 0 {
+				sum += uint32(*(*byte)(r.kinds[e.kind].store.At(e.state)))
+			}
+		}
+	}
+	r.warmed = sum
 }
 
 // handle lets the receiver of m handle it.

@@ -56,6 +56,10 @@ func (e Event[P]) body(c *Context, payload *P) (b Body) {
 		e.put(unsafe.Pointer(&b), payload)
 		return b
 	}
+	return e.largeBody(c, payload)
+}
+
+func (e Event[P]) largeBody(c *Context, payload *P) (b Body) {
 	e.put(unsafe.Pointer(unsafe.SliceData(c.eng.NewPayload(&b, int(e.size)))), payload)
 	return b
 }

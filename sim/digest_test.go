@@ -128,7 +128,7 @@ func TestChildIDsDoNotCollide(t *testing.T) {
 			add(ChildID(parent, seq))
 		}
 	}
-	line := EntityID(1)
+	line := EntityID(1000)
 	for range 100_000 {
 		line = ChildID(line, 0)
 		add(line)

@@ -209,6 +209,8 @@ func (d Duration) String() string {
 		return "0s"
 	case d == math.MinInt64:
 		return "-106751d23h47m16.854775808s"
+	case d == -Forever:
+		return "-106751d23h47m16.854775807s"
 	case d < 0:
 		return "-" + (-d).String()
 	case d < Second:

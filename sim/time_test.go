@@ -202,7 +202,7 @@ func TestParseDurationRefuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "empty duration"}, {" \t\n", "empty duration"},
 		{"5", `write "5 s" for seconds`}, {"1h 30", "no unit after 30"},
-		{"-5 s", "not negative"}, {"+5 s", "not negative"}, {"s", "expected a number"}, {"5 s -1 s", "unknown unit"},
+		{"-5 s", "not negative"}, {"+5 s", "not negative"}, {"s", "expected a number"}, {"5 s -1 s", "not negative"},
 		{"1e9 s", "unknown unit"}, {"0x10 s", "unknown unit"}, {"1_000 s", "unknown unit"}, {"1,5 s", "unknown unit"},
 		{"5 parsecs", "unknown unit"}, {"5 S", "unknown unit"}, {"5\x00s", "unknown unit"}, {"5\u00a0s", "unknown unit"},
 		{"５ s", "expected a number"}, {"٥ s", "expected a number"}, {"NaN s", "expected a number"}, {"Inf s", "expected a number"},
