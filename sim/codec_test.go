@@ -30,8 +30,8 @@ type (
 		H int8
 		I complex128
 	}
-	empty  struct{}
-	blank  struct {
+	empty struct{}
+	blank struct {
 		A uint32
 		_ [4]byte
 		B uint64

@@ -269,7 +269,7 @@ func ks(t *testing.T, name string, x []float64, cdf func(float64) float64) {
 	}
 }
 
-func normalCDF(x float64) float64 { return 0.5 * math.Erfc(-x / math.Sqrt2) }
+func normalCDF(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
 
 func TestContinuousDistributions(t *testing.T) {
 	const n = 50_000

@@ -25,7 +25,7 @@ type Params struct {
 	Lookahead      sim.Duration `param:"lookahead" default:"10 s" min:"0 s" max:"1 h" doc:"an aircraft is seen by others this long after its departure; also how far regions may run apart"`
 	Start          string       `param:"start" default:"steady" enum:"steady,empty" doc:"steady: begin with the aircraft that departed before time 0 and still fly; empty: begin with none"`
 	UTCStart       sim.Duration `param:"utc_start" default:"5 h" min:"0 s" max:"24 h" doc:"time of day, UTC, at simulated time 0; 5 h is midnight in the east of the US"`
-	RecordHits     bool         `param:"record_detections" default:"false" doc:"write a row for every detection: 20 million rows a day at the defaults"`
+	RecordHits     bool         `param:"record_detections" default:"false" doc:"write a row for every detection: 10 million rows a day at the defaults"`
 }
 
 // Model returns the model.

@@ -30,7 +30,7 @@ func (m *airspace) pictures(f *sim.Final) ([]sim.Picture, error) {
 		return nil, err
 	}
 	var buf bytes.Buffer
-	d := drawing{m: m, frame: newFrame(m.net.view(), pictureWidth), svg: svg.New(&buf)}
+	d := drawing{m: m, frame: m.net.frame(pictureWidth), svg: svg.New(&buf)}
 	d.draw(f, lines)
 	return []sim.Picture{{
 		Name:  "airspace",
@@ -57,9 +57,9 @@ func (d *drawing) draw(f *sim.Final, lines []outlineLine) {
 	s.Group(`clip-path="url(#airspace-frame)"`, `stroke-linejoin="round"`, `stroke-linecap="round"`)
 	s.Rect(0, 0, w, h, `fill="#dde8f0"`)
 	d.land(lines)
-	d.regions(f.Regions)
-	d.radarDiscs()
 	d.tracks(f)
+	d.radarDiscs()
+	d.regions(f.Regions)
 	shown := d.conflicts(f)
 	d.airports()
 	s.Gend()
@@ -135,13 +135,13 @@ func (d *drawing) regions(boxes []sim.Box) {
 	for _, box := range boxes {
 		b.WriteString(d.path(boxEdge(box), false))
 	}
-	d.svg.Path(b.String(), `fill="none"`, `stroke="#3d2b56"`, `stroke-width="16"`, `stroke-dasharray="70 50"`, `stroke-opacity="0.8"`)
+	d.svg.Path(b.String(), `fill="none"`, `stroke="#4a2a68"`, `stroke-width="18"`, `stroke-opacity="0.7"`)
 }
 
 // radarDiscs draws what each radar covers, as a circle on the sphere.
 func (d *drawing) radarDiscs() {
 	const corners = 48
-	d.svg.Group(`fill="#0b8a7a"`, `fill-opacity="0.05"`, `stroke="#0b8a7a"`, `stroke-opacity="0.45"`, `stroke-width="8"`)
+	d.svg.Group(`fill="#0b8a7a"`, `fill-opacity="0.06"`, `stroke="#0b8a7a"`, `stroke-opacity="0.75"`, `stroke-width="9"`)
 	for _, a := range d.m.radar {
 		points := make([]sim.Vec, corners)
 		for i := range points {
@@ -202,7 +202,7 @@ func (d *drawing) tracks(f *sim.Final) {
 				d.svg.Gend()
 			}
 			d.svg.Group(`fill="none"`, `stroke="#1d5fa6"`,
-				fmt.Sprintf(`stroke-width="%d"`, 6+4*class), fmt.Sprintf(`stroke-opacity="%.2f"`, 0.14+0.07*float64(class)))
+				fmt.Sprintf(`stroke-width="%d"`, 5+3*class), fmt.Sprintf(`stroke-opacity="%.2f"`, 0.12+0.05*float64(class)))
 			last = class
 		}
 		if p := d.path(d.m.greatCircle(t.route), false); p != "" {
@@ -231,14 +231,17 @@ func (d *drawing) conflicts(f *sim.Final) int {
 	for _, r := range rows {
 		x, y := d.frame.project(sim.Vec{X: r.Row.Longitude, Y: r.Row.Latitude})
 		if d.frame.inside(x, y) {
-			d.svg.Circle(int(x), int(y), 24)
+			d.svg.Circle(int(x), int(y), 19)
 		}
 	}
 	d.svg.Gend()
 	return len(rows)
 }
 
+// airports marks the airports with a radar, the busiest first, and names those whose name has room.
 func (d *drawing) airports() {
+	const labelWidth, labelHeight = 340, 130
+	var placed [][2]float64
 	d.svg.Group(`font-size="120"`, `fill="#12343b"`, `stroke="#ffffff"`, `stroke-width="36"`, `paint-order="stroke"`, `font-weight="600"`)
 	for _, a := range d.m.radar {
 		x, y := d.frame.project(d.m.net.place(a))
@@ -246,7 +249,13 @@ func (d *drawing) airports() {
 			continue
 		}
 		d.svg.Circle(int(x), int(y), 26, `stroke-width="10"`)
-		d.svg.Text(int(x)+40, int(y)-30, d.m.net.codes[a].String())
+		room := !slices.ContainsFunc(placed, func(p [2]float64) bool {
+			return math.Abs(p[0]-x) < labelWidth && math.Abs(p[1]-y) < labelHeight
+		})
+		if room {
+			placed = append(placed, [2]float64{x, y})
+			d.svg.Text(int(x)+40, int(y)-30, d.m.net.codes[a].String())
+		}
 	}
 	d.svg.Gend()
 }
@@ -266,7 +275,7 @@ func (d *drawing) legend(f *sim.Final, shown int) {
 	}
 	s.Text(4260, y+50, text)
 	if len(f.Regions) > 1 {
-		s.Line(3900, y+240, 4200, y+240, `stroke="#3d2b56"`, `stroke-width="16"`, `stroke-dasharray="70 50"`)
+		s.Line(3900, y+240, 4200, y+240, `stroke="#4a2a68"`, `stroke-width="18"`, `stroke-opacity="0.7"`)
 		s.Text(4260, y+290, fmt.Sprintf("borders of the %d regions", len(f.Regions)))
 	}
 	d.scale(y)

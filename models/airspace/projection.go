@@ -1,6 +1,7 @@
 package airspace
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -16,20 +17,18 @@ type frame struct {
 	width, height   int
 }
 
-// newFrame returns a frame of the given width that shows the box.
-func newFrame(b sim.Box, width int) frame {
-	lat0 := (b.Min.Y + b.Max.Y) / 2 * math.Pi / 180
-	f := frame{lon0: (b.Min.X + b.Max.X) / 2, sin0: math.Sin(lat0), cos0: math.Cos(lat0), unit: 1, width: width}
-	minX, minY, maxX, maxY := math.Inf(1), math.Inf(1), math.Inf(-1), math.Inf(-1)
-	for _, p := range boxEdge(b) {
-		x, y := f.project(p)
-		minX, minY = math.Min(minX, x), math.Min(minY, y)
-		maxX, maxY = math.Max(maxX, x), math.Max(maxY, y)
-	}
+// newFrame returns a frame with the given centre, true to scale there, that shows what fit adds.
+func newFrame(centre sim.Vec) frame {
+	sin, cos := math.Sincos(centre.Y * math.Pi / 180)
+	return frame{lon0: centre.X, sin0: sin, cos0: cos, unit: 1}
+}
+
+// fit makes the frame show the given ranges of x and y of the unit sphere in a picture of width.
+func (f *frame) fit(minX, maxX, minY, maxY float64, width int) {
+	f.width = width
 	f.unit = float64(width) / (maxX - minX)
 	f.left, f.top = minX*f.unit, minY*f.unit
 	f.height = int((maxY - minY) * f.unit)
-	return f
 }
 
 // project returns where p is in the picture, y downwards.
@@ -62,38 +61,42 @@ func boxEdge(b sim.Box) []sim.Vec {
 	return append(out, b.Min)
 }
 
-// view is the box that the picture shows: it holds all but the outer hundredth of the movements on
-// each side, so that a few far airports do not make the rest small, and some land around them.
-func (pl *places) view() sim.Box {
-	const tail, margin = 0.02, 4
-	quantile := func(at func(sim.Vec) float64, q float64) float64 {
-		order := make([]int, len(pl.pos))
-		total := int64(0)
-		for i := range order {
-			order[i] = i
-			total += pl.movements[i]
-		}
-		slices.SortStableFunc(order, func(i, j int) int {
-			switch a, b := at(pl.pos[i]), at(pl.pos[j]); {
-			case a < b:
-				return -1
-			case a > b:
-				return 1
-			}
-			return 0
-		})
-		left := int64(q * float64(total))
-		for _, i := range order {
-			if left -= pl.movements[i]; left < 0 {
-				return at(pl.pos[i])
-			}
-		}
-		return at(pl.pos[order[len(order)-1]])
-	}
+// frame shows all but the outer fiftieth of the movements on each side, so that a few far airports do
+// not make the rest small, and some land around them.
+func (pl *places) frame(width int) frame {
+	const tail, margin = 0.02, 0.13
 	lon := func(p sim.Vec) float64 { return p.X }
 	lat := func(p sim.Vec) float64 { return p.Y }
-	return sim.Box{
-		Min: sim.Vec{X: math.Max(quantile(lon, tail)-margin, -180), Y: math.Max(quantile(lat, tail)-margin, -89)},
-		Max: sim.Vec{X: math.Min(quantile(lon, 1-tail)+margin, 180), Y: math.Min(quantile(lat, 1-tail)+margin, 89)},
+	f := newFrame(sim.Vec{
+		X: (pl.quantile(lon, tail) + pl.quantile(lon, 1-tail)) / 2,
+		Y: (pl.quantile(lat, tail) + pl.quantile(lat, 1-tail)) / 2,
+	})
+	right := func(p sim.Vec) float64 { x, _ := f.project(p); return x }
+	down := func(p sim.Vec) float64 { _, y := f.project(p); return y }
+	minX, maxX := pl.quantile(right, tail), pl.quantile(right, 1-tail)
+	minY, maxY := pl.quantile(down, tail), pl.quantile(down, 1-tail)
+	edge := math.Max(margin*math.Max(maxX-minX, maxY-minY), leastEdge)
+	f.fit(minX-edge, maxX+edge, minY-edge, maxY+edge, width)
+	return f
+}
+
+// leastEdge is the least margin around the airports, in earth radii: about 60 km.
+const leastEdge = 0.01
+
+// quantile returns the value of at below which the fraction q of all movements is.
+func (pl *places) quantile(at func(sim.Vec) float64, q float64) float64 {
+	order := make([]int, len(pl.pos))
+	total := int64(0)
+	for i := range order {
+		order[i] = i
+		total += pl.movements[i]
 	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(at(pl.pos[i]), at(pl.pos[j])) })
+	left := int64(q * float64(total))
+	for _, i := range order {
+		if left -= pl.movements[i]; left < 0 {
+			return at(pl.pos[i])
+		}
+	}
+	return at(pl.pos[order[len(order)-1]])
 }

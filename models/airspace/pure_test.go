@@ -272,7 +272,8 @@ func TestOnlyOnTheEarth(t *testing.T) {
 }
 
 func TestProjectionKeepsAreas(t *testing.T) {
-	f := newFrame(sim.Box{Min: sim.Vec{X: -125, Y: 24}, Max: sim.Vec{X: -66, Y: 50}}, pictureWidth)
+	m := built(t, defaults(tables(t)))
+	f := m.net.frame(pictureWidth)
 	rapid.Check(t, func(t *rapid.T) {
 		lon := rapid.Float64Range(-125, -66).Draw(t, "lon")
 		lat := rapid.Float64Range(24, 50).Draw(t, "lat")

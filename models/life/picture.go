@@ -34,10 +34,11 @@ func (g *grid) pictures(f *sim.Final) ([]sim.Picture, error) {
 func (g *grid) picture(name string, n int64, live []Cell, regions []sim.Box) sim.Picture {
 	var buf bytes.Buffer
 	s := svg.New(&buf)
-	w, h := g.width*unit, g.height*unit
+	x, y, w, h := g.window(live)
 	edge := max(w, h)/400 + 1
-	s.Startraw(fmt.Sprintf(`viewBox="%d %d %d %d"`, -edge, -edge, w+2*edge, h+2*edge), `width="100%"`)
-	s.Rect(0, 0, w, h, `fill="#ffffff"`, `stroke="#9aa7b0"`, fmt.Sprintf(`stroke-width="%d"`, edge))
+	s.Startraw(fmt.Sprintf(`viewBox="%d %d %d %d"`, x, y, w, h), `width="100%"`)
+	s.Rect(x, y, w, h, `fill="#dfe3e6"`)
+	s.Rect(0, 0, g.width*unit, g.height*unit, `fill="#ffffff"`, `stroke="#9aa7b0"`, fmt.Sprintf(`stroke-width="%d"`, edge))
 	if len(regions) > 1 {
 		s.Path(g.borders(regions), `fill="none"`, `stroke="#b0452c"`, `stroke-opacity="0.6"`, fmt.Sprintf(`stroke-width="%d"`, edge),
 			fmt.Sprintf(`stroke-dasharray="%d"`, 5*edge))
@@ -45,7 +46,7 @@ func (g *grid) picture(name string, n int64, live []Cell, regions []sim.Box) sim
 	// A thin edge keeps single cells of a large grid visible.
 	s.Path(squares(live[:min(len(live), maxDrawn)]), `fill="#1b3a5c"`, `stroke="#1b3a5c"`, fmt.Sprintf(`stroke-width="%d"`, max(w, h)/700))
 	s.End()
-	caption := fmt.Sprintf("%d live cells on %d x %d, rule %s.", len(live), g.width, g.height, g.rule)
+	caption := fmt.Sprintf("%d live cells on a grid of %d x %d, rule %s; the picture shows the part that lives.", len(live), g.width, g.height, g.rule)
 	if len(live) > maxDrawn {
 		caption += fmt.Sprintf(" The first %d are drawn.", maxDrawn)
 	}
@@ -53,6 +54,23 @@ func (g *grid) picture(name string, n int64, live []Cell, regions []sim.Box) sim
 		Name: name, Title: fmt.Sprintf("Generation %d", n), Caption: caption,
 		SVG: buf.Bytes()[bytes.Index(buf.Bytes(), []byte("<svg")):],
 	}
+}
+
+// window is the part of the grid that the picture shows, in its units: the live cells with a margin,
+// or all if none lives.
+func (g *grid) window(live []Cell) (x, y, w, h int) {
+	if len(live) == 0 {
+		return 0, 0, g.width * unit, g.height * unit
+	}
+	low, high := live[0], live[0]
+	for _, c := range live {
+		low.Col, high.Col = min(low.Col, c.Col), max(high.Col, c.Col)
+		low.Row, high.Row = min(low.Row, c.Row), max(high.Row, c.Row)
+	}
+	margin := 3 + int(max(high.Col-low.Col, high.Row-low.Row))/20
+	w = (int(high.Col-low.Col) + 1 + 2*margin) * unit
+	h = (int(high.Row-low.Row) + 1 + 2*margin) * unit
+	return (int(low.Col) - margin) * unit, (int(low.Row) - margin) * unit, w, h
 }
 
 // squares is a path of one rectangle for each run of cells in a row.
