@@ -137,6 +137,9 @@ func (r *region) post(region int, m *sim.Message) {
 
 // Cancel implements sim.Engine.
 func (r *region) Cancel(ref sim.Ref) bool {
+	if ref == (sim.Ref{}) {
+		return false
+	}
 	m := sim.Message{Key: ref.Key}
 	if m.Source() != r.self.id {
 		r.breach("entity %d cannot cancel what entity %d scheduled", r.self.id, m.Source())

@@ -15,7 +15,8 @@ type Context struct {
 	eng  Engine
 }
 
-// Ref names a scheduled event, for Cancel. It is plain data and may be kept in the state.
+// Ref names a scheduled event, for Cancel. It is plain data and may be kept in the state; the zero Ref
+// names no event.
 type Ref struct {
 	// At is the time of the event.
 	At Time
