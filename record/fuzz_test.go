@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/csv"
 	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -49,7 +48,7 @@ func FuzzRow(f *testing.F) {
 	p := program(f, 10)
 	size := rowSize(mustFields(p))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := New(p, Options{Level: Statistical, CSV: true, Parquet: true, Dir: t.TempDir()})
+		r, err := New(p, Options{Bins: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,10 +78,6 @@ func FuzzRow(f *testing.F) {
 			t.Fatal(failed)
 		}
 		checkRow(t, mustFields(p), data, want)
-		rows := readCSV(t, filepath.Join(r.options.Dir, "contacts.csv"))
-		if len(rows) != 2 || len(readParquet(t, filepath.Join(r.options.Dir, "contacts.parquet"))) != 2 {
-			t.Fatalf("rows %q", rows)
-		}
 	})
 }
 

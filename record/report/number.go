@@ -8,6 +8,7 @@ import (
 
 // number prints a float for people: six significant digits, thousands apart.
 func number(v float64) string {
+	v += 0 // -0 is printed as 0
 	switch a := math.Abs(v); {
 	case math.IsNaN(v):
 		return "–"

@@ -50,18 +50,15 @@ type Series struct {
 //go:embed page.html
 var page string
 
-// Write writes the page. An error comes from w, or from results that JSON cannot hold.
+// Write writes the page. Results that JSON cannot hold (NaN, an infinity) are replaced by a note; an
+// error comes from w alone.
 func Write(w io.Writer, r Report) error {
 	t, err := template.New("page").Parse(page)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	v, err := newView(r)
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
 	var b bytes.Buffer
-	if err := t.Execute(&b, v); err != nil {
+	if err := t.Execute(&b, newView(r)); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	if _, err := w.Write(b.Bytes()); err != nil {
@@ -74,6 +71,7 @@ func Write(w io.Writer, r Report) error {
 type view struct {
 	Report
 	Tree     *tree
+	NoTree   string
 	Drawings []figure
 	Plots    []figure
 	Loads    []figure
@@ -100,11 +98,11 @@ type regionRow struct{ Region, Events, Share, Busy string }
 // seriesRow is a line of the table of series.
 type seriesRow struct{ Name, Unit, Doc, Kind, Count, Total, Mean, Deviation, Min, Median, P95, Max, Last string }
 
-func newView(r Report) (*view, error) {
+func newView(r Report) *view {
 	v := &view{Report: r}
 	var err error
 	if v.Tree, err = newTree(r.Results); err != nil {
-		return nil, err
+		v.NoTree = fmt.Sprintf("The results cannot be shown: %v.", err)
 	}
 	for _, p := range r.Pictures {
 		v.Drawings = append(v.Drawings, drawing(p))
@@ -114,7 +112,7 @@ func newView(r Report) (*view, error) {
 	for _, s := range r.Series {
 		v.Stats = append(v.Stats, describe(s))
 	}
-	return v, nil
+	return v
 }
 
 func drawing(p sim.Picture) figure {

@@ -32,13 +32,13 @@ type part struct {
 func newTree(v any) (*tree, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("results cannot be shown: %w", err)
+		return nil, err
 	}
 	var value any
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if err := d.Decode(&value); err != nil {
-		return nil, fmt.Errorf("results cannot be shown: %w", err)
+		return nil, err
 	}
 	if m, ok := value.(map[string]any); value == nil || ok && len(m) == 0 {
 		return nil, nil
