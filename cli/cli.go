@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/simnode/simnode/record"
+	"github.com/simnode/simnode/scenario"
+	"github.com/simnode/simnode/sim"
+)
+
+// The exit codes.
+const (
+	// Done: the command did what it was asked.
+	Done = 0
+	// Failed: the run began and failed.
+	Failed = 1
+	// BadUsage: the command line or the scenario is wrong; nothing has run.
+	BadUsage = 2
+	// Interrupted: a signal ended the run early; what was recorded so far is complete.
+	Interrupted = 130
+)
+
+// Main runs the command line of a program that simulates the given models, and exits with its code.
+// The first interrupt (SIGINT, SIGTERM) ends a run cleanly, the second one at once.
+func Main(models ...sim.Model) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(Interrupted)
+	}()
+	os.Exit(Run(ctx, os.Args, os.Stdout, os.Stderr, models...))
+}
+
+// Run runs one command line and returns its exit code. args begins with the name of the program, as
+// os.Args does. When ctx is done a run ends early, as interrupted. Run starts no goroutine that outlives
+// it and keeps no state, so that it may be called any number of times, also at once.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer, models ...sim.Model) int {
+	e := &env{program: "simnode", models: models, stdout: stdout, stderr: stderr}
+	if len(args) > 0 {
+		e.program = strings.TrimSuffix(filepath.Base(args[0]), ".exe")
+		args = args[1:]
+	}
+	root := e.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	return e.exit(err)
+}
+
+// env is what the commands of one command line share.
+type env struct {
+	program        string
+	models         []sim.Model
+	stdout, stderr io.Writer
+	// began tells errors of a command from those of its flags and arguments.
+	began bool
+}
+
+// errInterrupted ends an interrupted run whose summary has been printed.
+var errInterrupted = errors.New("interrupted")
+
+// errInvalid ends a validation whose problems have been printed.
+var errInvalid = errors.New("invalid scenario")
+
+// usageError is a fault of the command line that a command finds itself.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exit prints an error and returns the exit code that it stands for.
+func (e *env) exit(err error) int {
+	var problems scenario.Problems
+	var usage usageError
+	var dir *record.DirError
+	switch {
+	case err == nil:
+		return Done
+	case errors.Is(err, errInterrupted):
+		return Interrupted
+	case errors.Is(err, errInvalid):
+		return BadUsage
+	case errors.As(err, &problems):
+		fmt.Fprintln(e.stderr, problems.Error())
+		return BadUsage
+	}
+	fmt.Fprintf(e.stderr, "%s: %s\n", e.program, strings.TrimSpace(err.Error()))
+	if !e.began || errors.As(err, &usage) || errors.As(err, &dir) {
+		return BadUsage
+	}
+	return Failed
+}
+
+func (e *env) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   e.program,
+		Short: "Parallel discrete-event simulation: one answer for any number of regions",
+		Long: `Runs a discrete-event simulation in parallel regions of space. The result depends on the
+scenario and the seed alone, never on the number of regions or workers.
+
+Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetOut(e.stdout)
+	root.SetErr(e.stderr)
+	root.SetFlagErrorFunc(e.flagError)
+	root.AddCommand(e.runCommand(), e.validateCommand(), e.modelsCommand(), e.schemaCommand(), e.versionCommand(), e.completionCommand())
+	for _, c := range root.Commands() {
+		c.DisableFlagsInUseLine = true
+	}
+	return root
+}
+
+// begin makes the function of a command, with the bookkeeping of exit codes around it.
+func (e *env) begin(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		e.began = true
+		return run(cmd, args)
+	}
+}
+
+// oneFile takes a scenario as the only argument.
+func oneFile(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("%s needs a scenario file: %s", cmd.CommandPath(), cmd.UseLine())
+	case len(args) > 1:
+		return fmt.Errorf("%s takes one scenario file, not %d arguments: %q comes after it; write %s", cmd.CommandPath(), len(args), args[1], cmd.UseLine())
+	}
+	return nil
+}
+
+// noArguments takes none.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments, not %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// scenarioFiles completes the names of scenario files.
+func scenarioFiles(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}

@@ -1,0 +1,21 @@
+// Package cli is the command line of simnode as a package, so that a program with a model of one's own
+// gets all of it:
+//
+//	func main() { cli.Main(mymodel.Model()) }
+//
+// What it promises:
+//
+//   - The commands, flags, exit codes and the keys of the JSON output stay as they are documented in
+//     docs/command-line.md.
+//   - Exit code 0: done. 1: the run failed. 2: bad usage or scenario, and nothing has run. 130:
+//     interrupted, and what was recorded so far is complete on disk.
+//   - Results go to standard output; progress and errors go to standard error. With -o json standard
+//     output holds one JSON object and nothing else.
+//   - Bad input never ends in a panic: errors say what is wrong, where, and what is allowed.
+//   - A run touches only files of its own in the output folder: it replaces those of an earlier run
+//     and leaves all others alone.
+//
+// Files: cli.go is the root command and the exit codes; flags.go are values of flags; run.go is the
+// one place where a run is wired up; summary.go and page.go are what is told about it, progress.go
+// what is told on the way; the other commands have a file each.
+package cli

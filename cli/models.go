@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/simnode/simnode/scenario"
+	"github.com/simnode/simnode/sim"
+)
+
+func (e *env) modelsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "models [NAME]",
+		Short: "List the models, or describe one with its parameters",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("%s takes at most one name, not %d", cmd.CommandPath(), len(args))
+			}
+			return nil
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return e.modelNames(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: e.begin(func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return e.listModels()
+			}
+			return e.describeModel(args[0])
+		}),
+	}
+}
+
+func (e *env) modelNames() []string {
+	var names []string
+	for _, m := range e.models {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+func (e *env) listModels() error {
+	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	for _, m := range e.models {
+		fmt.Fprintf(t, "%s\t%s\n", m.Name, m.Summary)
+	}
+	return t.Flush()
+}
+
+func (e *env) describeModel(name string) error {
+	i := slices.IndexFunc(e.models, func(m sim.Model) bool { return m.Name == name })
+	if i < 0 {
+		hint := ""
+		if near := scenario.Nearest(name, e.modelNames()); near != "" {
+			hint = fmt.Sprintf("did you mean %q? ", near)
+		}
+		return usagef("unknown model %q: %sthere are %s", name, hint, strings.Join(e.modelNames(), ", "))
+	}
+	m := e.models[i]
+	params, err := scenario.Describe(m)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n\n", m.Name, m.Summary)
+	for _, part := range []struct{ name, text string }{{"", m.Doc}, {"Source: ", m.Source}, {"Check: ", m.Check}} {
+		if part.text != "" {
+			fmt.Fprintf(&b, "%s\n\n", wrap(part.name+part.text, "", lineWidth))
+		}
+	}
+	if len(params) > 0 {
+		b.WriteString("Parameters (in the scenario below params:)\n")
+	}
+	for _, p := range params {
+		describeParam(&b, p, "  ")
+	}
+	_, err = io.WriteString(e.stdout, b.String())
+	return err
+}
+
+// lineWidth is how wide text for people is.
+const lineWidth = 96
+
+// describeParam prints a parameter, or a column of a table, and what it may be.
+func describeParam(b *strings.Builder, p scenario.ParamDoc, indent string) {
+	facts := []string{p.Type}
+	if len(p.Units) > 0 {
+		facts = append(facts, "units "+strings.Join(p.Units, " "))
+	}
+	if p.Allowed != "" {
+		facts = append(facts, p.Allowed)
+	}
+	if p.Unique {
+		facts = append(facts, "no duplicates")
+	}
+	switch {
+	case p.Required:
+		facts = append(facts, "must be given")
+	case p.Default != "":
+		facts = append(facts, "default "+p.Default)
+	}
+	fmt.Fprintf(b, "%s%s\n", indent, p.Name)
+	within := indent + "    "
+	if p.Doc != "" {
+		fmt.Fprintf(b, "%s\n", wrap(p.Doc, within, lineWidth))
+	}
+	fmt.Fprintf(b, "%s\n", wrap(strings.Join(facts, "; "), within, lineWidth))
+	if len(p.Columns) > 0 {
+		fmt.Fprintf(b, "%scolumns:\n", within)
+	}
+	for _, c := range p.Columns {
+		describeParam(b, c, within+"  ")
+	}
+}
+
+// wrap breaks text into lines of at most width bytes, each after indent.
+func wrap(text, indent string, width int) string {
+	var b strings.Builder
+	at := 0
+	for _, w := range strings.Fields(text) {
+		switch {
+		case at == 0:
+			b.WriteString(indent)
+			at = len(indent)
+		case at+1+len(w) > width:
+			b.WriteString("\n" + indent)
+			at = len(indent)
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(w)
+		at += len(w)
+	}
+	return b.String()
+}

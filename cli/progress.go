@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/simnode/simnode/node"
+	"github.com/simnode/simnode/sim"
+)
+
+const (
+	// barEvery and lineEvery are how often the bar is drawn and a line printed.
+	barEvery  = 200 * time.Millisecond
+	lineEvery = 5 * time.Second
+	barWidth  = 24
+)
+
+// progress shows how far a run is: a bar that is drawn over itself on a terminal, otherwise a line
+// every few seconds. It is used by one goroutine.
+type progress struct {
+	w     io.Writer
+	bar   bool
+	width func() int
+	clock func() time.Time
+	start time.Time
+	next  time.Time
+	drawn bool
+}
+
+func newProgress(w io.Writer) *progress {
+	p := &progress{w: w, clock: time.Now}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.bar = true
+		p.width = func() int {
+			width, _, err := term.GetSize(int(f.Fd()))
+			if err != nil || width < 1 {
+				return 80
+			}
+			return width
+		}
+	}
+	p.start = p.clock()
+	p.next = p.start.Add(p.every())
+	return p
+}
+
+func (p *progress) every() time.Duration {
+	if p.bar {
+		return barEvery
+	}
+	return lineEvery
+}
+
+// show shows the progress if it is time to.
+func (p *progress) show(n node.Progress) {
+	now := p.clock()
+	if now.Before(p.next) {
+		return
+	}
+	p.next = now.Add(p.every())
+	done := float64(n.Now) / float64(n.End)
+	line := progressText(n, done, now.Sub(p.start))
+	if !p.bar {
+		fmt.Fprintln(p.w, line)
+		return
+	}
+	full := int(done * barWidth)
+	line = "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "] " + line
+	if most := p.width() - 1; len(line) > most {
+		line = line[:max(most, 0)]
+	}
+	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+	p.drawn = true
+}
+
+// close takes the bar away.
+func (p *progress) close() {
+	if p.drawn {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// progressText is such as "42 %  10h4m of 1d  1.31 M events/s  12s left".
+func progressText(n node.Progress, done float64, elapsed time.Duration) string {
+	left := "?"
+	if done > 0 {
+		left = time.Duration(float64(elapsed) * (1 - done) / done).Round(time.Second).String()
+	}
+	return fmt.Sprintf("%.0f %%  %v of %v  %s events/s  %s left",
+		100*done, roundTo(n.Now, n.End), n.End, short(float64(n.Events)/elapsed.Seconds()), left)
+}
+
+// roundTo rounds t down to a unit of which a run has at least a hundred, so that it is quick to read.
+func roundTo(t, end sim.Time) sim.Time {
+	for _, unit := range []sim.Duration{sim.Hour, sim.Minute, sim.Second, sim.Millisecond, sim.Microsecond} {
+		if end/100 >= sim.Time(unit) {
+			return t - t%sim.Time(unit)
+		}
+	}
+	return t
+}
+
+// short writes a rate with three digits.
+func short(x float64) string {
+	switch {
+	case x >= 1e9:
+		return fmt.Sprintf("%.3g G", x/1e9)
+	case x >= 1e6:
+		return fmt.Sprintf("%.3g M", x/1e6)
+	case x >= 1e3:
+		return fmt.Sprintf("%.3g k", x/1e3)
+	}
+	return fmt.Sprintf("%.3g", x)
+}

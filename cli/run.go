@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/simnode/simnode/node"
+	"github.com/simnode/simnode/record"
+	"github.com/simnode/simnode/scenario"
+	"github.com/simnode/simnode/sim"
+)
+
+// runFlags are the flags of the run command as they were given.
+type runFlags struct {
+	file             string
+	regions, workers count
+	seed, end        string
+	set              []string
+	dir              string
+	record           *word
+	format           *word
+	quiet            bool
+	profile          string
+}
+
+func (e *env) runCommand() *cobra.Command {
+	f := &runFlags{regions: count{most: node.MaxRegions}, workers: count{most: node.MaxRegions},
+		format: newWord("FORMAT", "text", "json"), record: newWord("LEVEL", append([]string{""}, record.Levels()...)...)}
+	cmd := &cobra.Command{
+		Use:   "run FILE [flags]",
+		Short: "Run a scenario",
+		Long: `Runs the scenario in FILE: shows progress, prints a summary and leaves the results in a folder.
+
+Neither --regions nor --workers changes a result. Ctrl-C ends the run cleanly with what was recorded so
+far; a second Ctrl-C ends it at once.
+
+Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`,
+		Args:              oneFile,
+		ValidArgsFunction: scenarioFiles,
+		RunE: e.begin(func(cmd *cobra.Command, args []string) error {
+			f.file = args[0]
+			return e.run(cmd.Context(), f)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.Var(&f.regions, "regions", "into how many regions space is cut (default: the number of processors, or 1 if the model's lookahead is 0)")
+	flags.Var(&f.workers, "workers", "how many regions are worked on at once (default: the number of processors, at most one a region)")
+	flags.StringVar(&f.seed, "seed", "", "seed of all random numbers, instead of the scenario's")
+	flags.StringVar(&f.end, "end", "", "end of the run, such as \"6 h\", instead of the scenario's")
+	flags.StringArrayVar(&f.set, "set", nil, "override a value of the scenario, such as params.radars=10; may be repeated, later ones win")
+	flags.StringVar(&f.dir, "out", "", "folder for the results, made if missing; files of an earlier run are replaced, others are left alone (default out/NAME for NAME.yaml)")
+	flags.VarP(f.format, "output", "o", "format of the summary: text or json")
+	flags.BoolVar(&f.quiet, "no-progress", false, "show no progress")
+	flags.Var(f.record, "record", "how much is recorded, instead of the scenario's: "+strings.Join(record.Levels(), ", "))
+	flags.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of the run to this file, for go tool pprof")
+	for name, complete := range map[string]cobra.CompletionFunc{"output": f.format.complete, "record": f.record.complete} {
+		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+			panic(err) // the flag is missing above
+		}
+	}
+	return cmd
+}
+
+// run is the run command: validate, open, run, close, tell.
+func (e *env) run(ctx context.Context, f *runFlags) error {
+	job, err := e.validate(f)
+	if err != nil {
+		return err
+	}
+	if err := job.open(); err != nil {
+		return err
+	}
+	runErr := job.run(ctx)
+	if err := errors.Join(runErr, job.close()); err != nil {
+		return err
+	}
+	return job.tell()
+}
+
+// job is one run, wired up.
+type job struct {
+	env      *env
+	flags    *runFlags
+	scenario *scenario.Scenario
+	program  *sim.Program
+	options  node.Options
+	dir      string
+	level    record.Level
+
+	recorder *record.Recorder
+	profile  *os.File
+	progress *progress
+
+	wall    time.Duration
+	outcome *node.Outcome
+}
+
+// validate checks everything that can be checked before anything is written or run.
+func (e *env) validate(f *runFlags) (*job, error) {
+	s, err := scenario.Load(f.file, scenario.Options{Models: e.models, Set: f.set, Seed: f.seed, End: f.end})
+	if err != nil {
+		return nil, err
+	}
+	j := &job{env: e, flags: f, scenario: s, program: s.Program, dir: f.dir}
+	if f.record.text != "" {
+		s.Record.Level = f.record.text
+	}
+	if j.level, err = record.ParseLevel(s.Record.Level); err != nil {
+		return nil, usageError{err}
+	}
+	if j.dir == "" {
+		j.dir = filepath.Join("out", scenarioName(f.file))
+	}
+	j.options.Regions, j.options.Workers = regionsAndWorkers(f, s.Program.Limits.Lookahead)
+	if err := s.CheckRun(j.options.Regions, j.options.Workers); err != nil {
+		return nil, usageError{err}
+	}
+	if err := node.Check(s.Program, j.options); err != nil {
+		return nil, usageError{err}
+	}
+	return j, nil
+}
+
+// regionsAndWorkers fills in the defaults.
+func regionsAndWorkers(f *runFlags, lookahead sim.Duration) (regions, workers int) {
+	processors := runtime.GOMAXPROCS(0)
+	regions, workers = f.regions.n, f.workers.n
+	if regions == 0 && lookahead == 0 {
+		regions = 1
+	}
+	if regions == 0 {
+		regions = min(processors, node.MaxRegions)
+	}
+	if workers == 0 {
+		workers = processors
+	}
+	return regions, min(workers, regions)
+}
+
+// scenarioName is the name of a scenario file without folder and ending.
+func scenarioName(file string) string {
+	name := filepath.Base(file)
+	if trimmed := strings.TrimSuffix(name, filepath.Ext(name)); trimmed != "" {
+		return trimmed
+	}
+	return name
+}
+
+// open makes the output folder and opens the files; what fails here leaves nothing half done.
+func (j *job) open() (err error) {
+	r := j.scenario.Record
+	o := record.Options{Level: j.level, Dir: j.dir}
+	for _, format := range r.Formats {
+		o.CSV = o.CSV || format == "csv"
+		o.Parquet = o.Parquet || format == "parquet"
+	}
+	if name := j.flags.profile; name != "" {
+		if j.profile, err = os.Create(name); err != nil {
+			return usagef("--cpuprofile: %w", err)
+		}
+	}
+	if j.recorder, err = record.New(j.program, o); err != nil {
+		return errors.Join(err, j.closeProfile())
+	}
+	if j.level >= record.Summary {
+		// What an earlier run said about itself must not stand beside the files of this one.
+		if err := j.removeOld(summaryFile, pageFile); err != nil {
+			return errors.Join(err, j.recorder.Finish(0), j.closeProfile())
+		}
+	}
+	j.options.Trace = j.level == record.Raw
+	if j.options.Trace || len(j.program.Series) > 0 {
+		j.options.Sink = j.recorder
+	}
+	if !j.flags.quiet {
+		j.progress = newProgress(j.env.stderr)
+		j.options.Progress = j.progress.show
+	}
+	return nil
+}
+
+func (j *job) removeOld(names ...string) error {
+	for _, name := range names {
+		if err := os.Remove(filepath.Join(j.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return &record.DirError{Dir: j.dir, Err: err}
+		}
+	}
+	return nil
+}
+
+// run runs the simulation.
+func (j *job) run(ctx context.Context) error {
+	if j.profile != nil {
+		if err := pprof.StartCPUProfile(j.profile); err != nil {
+			return fmt.Errorf("--cpuprofile: %w", err)
+		}
+		defer pprof.StopCPUProfile()
+	}
+	start := time.Now()
+	out, err := node.Run(ctx, j.program, j.options)
+	j.wall = time.Since(start)
+	j.outcome = out
+	return err
+}
+
+// close ends what open began, in the opposite order.
+func (j *job) close() error {
+	if j.progress != nil {
+		j.progress.close()
+	}
+	reached := sim.Time(0)
+	if j.outcome != nil {
+		reached = j.outcome.End
+	}
+	return errors.Join(j.recorder.Finish(reached), j.closeProfile())
+}
+
+func (j *job) closeProfile() error {
+	if j.profile == nil {
+		return nil
+	}
+	return j.profile.Close()
+}
+
+// tell makes the model's results, writes the page and the summary, and prints the summary.
+func (j *job) tell() error {
+	final := j.outcome.Final(j.recorder)
+	results, pictures, err := modelResults(j.program, final)
+	if err != nil {
+		return err
+	}
+	s, err := j.summary(results)
+	if err != nil {
+		return err
+	}
+	if j.level >= record.Summary {
+		if err := j.writeFiles(s, pictures); err != nil {
+			return err
+		}
+	}
+	if err := s.print(j.env.stdout, j.flags.format.text); err != nil {
+		return err
+	}
+	if s.Interrupted {
+		return errInterrupted
+	}
+	return nil
+}
+
+// modelResults asks the model for its results and pictures; a panic there is an error like any other.
+func modelResults(p *sim.Program, f *sim.Final) (results map[string]any, pictures []sim.Picture, err error) {
+	what := "results"
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("model %s: its %s failed with a panic: %v", p.Model.Name, what, v)
+		}
+	}()
+	if results, err = p.Results(f); err != nil {
+		return nil, nil, fmt.Errorf("model %s: its results failed: %w", p.Model.Name, err)
+	}
+	what = "pictures"
+	if pictures, err = p.Pictures(f); err != nil {
+		return nil, nil, fmt.Errorf("model %s: its pictures failed: %w", p.Model.Name, err)
+	}
+	return results, pictures, nil
+}
