@@ -175,21 +175,20 @@ func TestTouchingEqualsSampling(t *testing.T) {
 		if !slices.Contains(got, m.Region(q)) {
 			t.Fatalf("touching %v: %v, misses region %d of %v", b, got, m.Region(q), q)
 		}
-		if s.Spec().Kind == sim.Plane && s.Gap(b, b) == 0 {
+		if s.Spec().Kind == sim.Plane {
 			for i := range m.Len() {
-				if want := s.Gap(b, m.Box(i)) == 0; want && !slices.Contains(got, i) && !onSide(b, m.Box(i)) {
-					t.Fatalf("touching %v: %v, misses %d %v", b, got, i, m.Box(i))
-				} else if !want && slices.Contains(got, i) {
-					t.Fatalf("touching %v: %v, %d %v is apart", b, got, i, m.Box(i))
+				if want := touch(b, m.Box(i)); want != slices.Contains(got, i) {
+					t.Fatalf("touching %v: %v, %d %v: %v", b, got, i, m.Box(i), want)
 				}
 			}
 		}
 	})
 }
 
-// onSide tells whether a box ends where b, half-open, begins.
-func onSide(b, region sim.Box) bool {
-	return region.Max.X == b.Min.X || region.Max.Y == b.Min.Y || region.Max.Z == b.Min.Z || b.Min.Z == b.Max.Z
+// touch tells whether a closed box meets a region, half-open.
+func touch(b, region sim.Box) bool {
+	return region.Min.X <= b.Max.X && b.Min.X < region.Max.X && region.Min.Y <= b.Max.Y && b.Min.Y < region.Max.Y &&
+		region.Min.Z <= b.Max.Z && b.Min.Z < region.Max.Z
 }
 
 func TestWeightsAreShared(t *testing.T) {
@@ -197,7 +196,7 @@ func TestWeightsAreShared(t *testing.T) {
 		s := space(t, name)
 		r := rand.New(rand.NewPCG(1, 2))
 		var points []Point
-		for range 20_000 {
+		for range 6_000 {
 			b := s.Spec().Bounds
 			if b.Min.X > b.Max.X {
 				b.Max.X += 360
@@ -213,7 +212,7 @@ func TestWeightsAreShared(t *testing.T) {
 				load[m.Region(p.Pos)] += p.Weight
 				total += p.Weight
 			}
-			if hi, lo := slices.Max(load)*float64(n)/total, slices.Min(load)*float64(n)/total; hi > 1.03 || lo < 0.97 {
+			if hi, lo := slices.Max(load)*float64(n)/total, slices.Min(load)*float64(n)/total; hi > 1.05 || lo < 0.95 {
 				t.Errorf("%s, %d regions: %.3f to %.3f of the mean", name, n, lo, hi)
 			}
 		}
@@ -349,7 +348,7 @@ func TestCaseRoundingAtTheWrap(t *testing.T) {
 	}
 	// Walkers in small steps over the seams: each has one owner after each step.
 	walkers := make([]sim.Vec, 10)
-	for step := range 100_000 {
+	for step := range 30_000 {
 		for i := range walkers {
 			walkers[i] = s.Wrap(vec(walkers[i].X-1e-4*float64(i+1), walkers[i].Y+1e-5+1e-17*float64(i), 0))
 			owners := 0

@@ -31,7 +31,7 @@ type Hit struct {
 // never goes back.
 type Index struct {
 	s       *Space
-	now     sim.Time
+	now     sim.Time // the latest of all calls
 	tree    rtree.RTreeGN[float32, uint32]
 	slots   map[sim.EntityID]uint32 // looked up, never iterated
 	entries []entry
@@ -75,7 +75,7 @@ func (ix *Index) Len() int { return len(ix.slots) }
 // Put inserts an entity, or replaces its motion and slot. A motion that is not finite is kept
 // but found by no query; CheckMotion tells beforehand.
 func (ix *Index) Put(id sim.EntityID, slot uint32, m sim.Motion, now sim.Time) {
-	ix.advance(now)
+	ix.now = max(ix.now, now)
 	i, known := ix.slots[id]
 	if !known {
 		i = ix.newEntry()
@@ -180,9 +180,10 @@ func (ix *Index) schedule(i uint32, until sim.Time) {
 	}
 }
 
-// advance brings all boxes up to date for now.
+// advance brings all boxes up to date for a query at now. Puts alone do not: what nobody asks for
+// costs nothing.
 func (ix *Index) advance(now sim.Time) {
-	if now <= ix.now {
+	if now < ix.now {
 		return
 	}
 	ix.now = now
@@ -255,8 +256,11 @@ func (h *dueHeap) swap(es []entry, a, b int) {
 }
 
 func byDistance(a, b Hit) int {
-	if c := cmp.Compare(a.Dist, b.Dist); c != 0 {
-		return c
+	if a.Dist < b.Dist {
+		return -1
+	}
+	if a.Dist > b.Dist {
+		return 1
 	}
 	return cmp.Compare(a.ID, b.ID)
 }

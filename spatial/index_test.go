@@ -117,8 +117,8 @@ func TestIndexCrowd(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	found := 0
-	for range 400 {
-		now += sim.Time(r.Int64N(int64(20 * sim.Second)))
+	for range 80 {
+		now += sim.Time(r.Int64N(int64(100 * sim.Second)))
 		center := vec(-110+30*r.Float64(), 30+15*r.Float64(), 0)
 		for _, radius := range []float64{9.3e3, 120e3, 450e3} {
 			got := ix.Near(now, center, radius, nil)
@@ -270,12 +270,15 @@ func TestIndexHeapStaysFlat(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	now := sim.Time(0)
 	churn := func() {
-		for range 20_000 {
-			now += sim.Time(r.Int64N(int64(sim.Second)))
+		for range 10_000 {
+			now += sim.Time(r.Int64N(int64(20 * sim.Millisecond)))
 			id := sim.EntityID(r.Int64N(200) + 1)
-			if r.IntN(3) == 0 {
+			switch r.IntN(4) {
+			case 0:
 				ix.Remove(id)
 				continue
+			case 1:
+				ix.Near(now, vec(0, 0, 0), 2, nil)
 			}
 			ix.Put(id, 0, sim.Motion{Start: now, Stop: sim.Never, From: vec(r.Float64(), r.Float64(), 0), Vel: vec(r.Float64(), 1, 0)}, now)
 		}

@@ -141,8 +141,8 @@ func TestCrossingsAgreeWithSampling(t *testing.T) {
 			} else if !is(found) || found > from && is(found-1) || found < from {
 				w.t.Fatalf("%v, %v from %v: state %v at %v is %v, the tick before %v", m, b, from, want, found, is(found), is(found-1))
 			}
-			for i := range 300 {
-				if u := from + sim.Time(float64(end-from)*float64(i)/300); u < end && is(u) {
+			for i := range 100 {
+				if u := from + sim.Time(float64(end-from)*float64(i)/100); u < end && is(u) {
 					if onBorder(w, m, b, u) {
 						break
 					}

@@ -122,15 +122,28 @@ func (ix *Index) search(a area, visit func(min, max [2]float32, i uint32) bool) 
 	}
 	for x := -images[0]; x <= images[0]; x++ {
 		for y := -images[1]; y <= images[1]; y++ {
-			b := a
-			b.lo[0] += x * ix.s.axes[0].period
-			b.hi[0] += x * ix.s.axes[0].period
-			b.lo[1] += y * ix.s.axes[1].period
-			b.hi[1] += y * ix.s.axes[1].period
-			r := b.round()
-			ix.tree.Search(r.min, r.max, visit)
+			if b, ok := ix.s.image(a, x, y); ok {
+				r := b.round()
+				ix.tree.Search(r.min, r.max, visit)
+			}
 		}
 	}
+}
+
+// image returns a moved by whole periods, and whether anything in the tree may lie there.
+func (s *Space) image(a area, x, y float64) (b area, ok bool) {
+	for i, k := range [2]float64{x, y} {
+		ax := &s.axes[i]
+		if k == 0 {
+			continue
+		}
+		a.lo[i] += k * ax.period
+		a.hi[i] += k * ax.period
+		if a.hi[i] < ax.lo-ax.period/2 || a.lo[i] > ax.hi+ax.period/2 {
+			return a, false
+		}
+	}
+	return a, true
 }
 
 // reach returns an area that holds every point within r metres of p.
