@@ -367,7 +367,7 @@ func TestFloatsAreComparedByTheirBits(t *testing.T) {
 	if encode(0) == encode(math.Copysign(0, -1)) {
 		t.Error("0 and -0 have one encoding, though 1/x tells them apart")
 	}
-	if encode(math.NaN()) != encode(math.NaN()) {
+	if one, other := encode(math.NaN()), encode(math.NaN()); one != other {
 		t.Error("a NaN differs from itself")
 	}
 	for _, bits := range []uint64{0x7ff8000000000001, 0x7ff0000000000001, 0xfff8000000000000, 1 << 63} {

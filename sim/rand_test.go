@@ -516,7 +516,8 @@ func TestIntNRejectsExactlyTheSurplus(t *testing.T) {
 	if got := streamFrom(0).IntN(3); got != int64(want) {
 		t.Errorf("the draw 0 is not drawn again: %d, not %d", got, want)
 	}
-	for _, u := range []uint64{1, 2, math.MaxUint64, 1 << 63} {
+	// 3 x 0xaaaaaaaaaaaaaaab leaves 1, the first remainder that is kept.
+	for _, u := range []uint64{1, 2, 0xaaaaaaaaaaaaaaab, math.MaxUint64, 1 << 63} {
 		want, _ := bits.Mul64(u, 3)
 		if got := streamFrom(u).IntN(3); got != int64(want) {
 			t.Errorf("the draw %#x gives %d, not %d", u, got, want)
