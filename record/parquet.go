@@ -14,7 +14,7 @@ const (
 	groupRows = 1 << 16
 )
 
-// parquetWriter writes rows as Parquet, compressed with Zstandard. The bytes depend on the rows
+// parquetWriter writes rows as Parquet, compressed with Snappy. The bytes depend on the rows
 // alone: batches are counted in rows and the file names no time and no version of a library.
 type parquetWriter struct {
 	out     *parquet.GenericWriter[any]
@@ -27,7 +27,7 @@ type parquetWriter struct {
 func newParquet(w io.Writer, columns []column) *parquetWriter {
 	schema := parquet.NewSchema("row", newRoot(columns))
 	return &parquetWriter{columns: columns, out: parquet.NewGenericWriter[any](w, schema,
-		parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(groupRows), parquet.CreatedBy("simnode", "1", ""))}
+		parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(groupRows), parquet.CreatedBy("simnode", "1", ""))}
 }
 
 // root is a group whose fields stay in the order of the columns; parquet.Group sorts them by name.
