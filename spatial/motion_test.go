@@ -153,12 +153,20 @@ func TestCrossingsAgreeWithSampling(t *testing.T) {
 	})
 }
 
-// onBorder tells whether a motion on a curved path is on a side of the box but for rounding.
+// onBorder tells whether a motion on a circle or a curved path is on a side of the box but for
+// rounding.
 func onBorder(w world, m sim.Motion, b sim.Box, t sim.Time) bool {
+	p := w.s.Position(m, t)
+	for i, a := range w.s.axes {
+		for _, side := range []float64{at(b.Min, i), at(b.Max, i), a.lo} {
+			if a.periodic && finite(side) && a.apart(at(p, i), a.wrap(side)) < 1e-13*a.period {
+				return true
+			}
+		}
+	}
 	if w.s.spec.Kind != sim.Earth {
 		return false
 	}
-	p := w.s.Position(m, t)
 	near := func(x, y float64) bool { return math.Abs(x-y) < 1e-11 }
 	return near(p.Y, b.Min.Y) || near(p.Y, b.Max.Y) || math.Abs(math.Abs(p.Y)-90) < 1e-6 ||
 		near(math.Remainder(p.X-b.Min.X, 360), 0) || near(math.Remainder(p.X-b.Max.X, 360), 0)

@@ -230,6 +230,12 @@ func (a *axis) wrap(x float64) float64 {
 	if !a.periodic || x >= a.lo && x < a.hi {
 		return x
 	}
+	if a.lo == -a.hi { // exact, as for longitudes
+		if r := math.Remainder(x, a.period); r != a.hi {
+			return r
+		}
+		return a.lo
+	}
 	r := math.Mod(x-a.lo, a.period)
 	if r < 0 {
 		r += a.period
