@@ -132,8 +132,19 @@ type reader struct {
 	col, row int
 }
 
+// place is a line and a column, from 1.
+type place struct{ line, column int }
+
+// place returns the place of offset at, which is in the current line.
+func (r *reader) place(at int) place { return place{r.line, at - r.start + 1} }
+
+// fail returns an error at an offset in the current line, failAt one at any place.
 func (r *reader) fail(at int, format string, args ...any) error {
-	return &SyntaxError{Name: r.name, Line: r.line, Column: at - r.start + 1, Text: fmt.Sprintf(format, args...)}
+	return r.failAt(r.place(at), format, args...)
+}
+
+func (r *reader) failAt(at place, format string, args ...any) error {
+	return &SyntaxError{Name: r.name, Line: at.line, Column: at.column, Text: fmt.Sprintf(format, args...)}
 }
 
 // skipLine moves to the next line.
@@ -216,7 +227,7 @@ func (r *reader) headerField(i, at int, field string) error {
 }
 
 func (r *reader) body() error {
-	count, counted, countAt := 0, false, 0
+	count, counted, countAt := 0, false, place{}
 	for r.at < len(r.text) {
 		at, c := r.at, r.text[r.at]
 		switch {
@@ -231,21 +242,21 @@ func (r *reader) body() error {
 			continue
 		case c >= '0' && c <= '9':
 			if !counted {
-				counted, countAt = true, at
+				counted, countAt = true, r.place(at)
 			}
 			count = min(count*10+int(c-'0'), 1<<40)
 			r.at++
 			continue
 		}
 		if counted && count == 0 {
-			return r.fail(countAt, "a run of 0: leave it out")
+			return r.failAt(countAt, "a run of 0: leave it out")
 		}
 		if !counted {
-			count, countAt = 1, at
+			count, countAt = 1, r.place(at)
 		}
 		if c == '!' {
 			if counted {
-				return r.fail(countAt, "a count before the end mark \"!\": expected b, o or $ after it")
+				return r.failAt(countAt, "a count before the end mark \"!\": expected b, o or $ after it")
 			}
 			return nil
 		}
@@ -259,11 +270,11 @@ func (r *reader) body() error {
 }
 
 // run takes count times tag c.
-func (r *reader) run(c byte, count, at int) error {
+func (r *reader) run(c byte, count int, at place) error {
 	switch c {
 	case '$':
 		if count > r.p.Height-r.row {
-			return r.fail(at, "more rows than y = %d of the header", r.p.Height)
+			return r.failAt(at, "more rows than y = %d of the header", r.p.Height)
 		}
 		r.row, r.col = r.row+count, 0
 		return nil
@@ -273,11 +284,11 @@ func (r *reader) run(c byte, count, at int) error {
 	}
 	switch {
 	case r.row >= r.p.Height:
-		return r.fail(at, "more rows than y = %d of the header", r.p.Height)
+		return r.failAt(at, "more rows than y = %d of the header", r.p.Height)
 	case count > r.p.Width-r.col:
-		return r.fail(at, "row %d has more cells than x = %d of the header", r.row+1, r.p.Width)
+		return r.failAt(at, "row %d has more cells than x = %d of the header", r.row+1, r.p.Width)
 	case c == 'o' && count > MaxLive-len(r.p.Live):
-		return r.fail(at, "more than %d live cells", MaxLive)
+		return r.failAt(at, "more than %d live cells", MaxLive)
 	}
 	if c == 'o' {
 		r.p.Live = slices.Grow(r.p.Live, count)

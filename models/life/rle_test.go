@@ -124,6 +124,7 @@ func TestRLEErrors(t *testing.T) {
 		{"x = 3, y = 3\n$$$$!", "p:2:4: more rows than y = 3"},
 		{"x = 3, y = 3\n1000000000000$!", "p:2:1: more rows than y = 3"},
 		{"x = 3, y = 3\n3$o!", "p:2:3: more rows than y = 3"},
+		{"x = 3, y = 3\n1\n2o!", "p:2:1: row 1 has more cells than x = 3"},
 		{"x = 3, y = 3\n0o!", "p:2:1: a run of 0"},
 		{"x = 3, y = 3\n3o3!", "p:2:3: a count before the end mark"},
 		{"x = 1048576, y = 1048576\n" + strings.Repeat("1048576o$", 17) + "!", "more than 16777216 live cells"},
