@@ -75,8 +75,13 @@ type report struct {
 func (r *report) add(at place, field string, f *fault) {
 	r.count++
 	if r.count <= maxProblems {
-		r.list = append(r.list, Problem{at.file, at.line, at.column, field, f.text, f.help})
+		r.list = append(r.list, Problem{at.file, at.line, at.column, field, oneLine(f.text), oneLine(f.help)})
 	}
+}
+
+// oneLine keeps the messages of models and libraries on the line of their problem.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
 }
 
 // err returns the sorted problems, or nil if there are none.

@@ -258,6 +258,20 @@ func TestBadInputLine100MB(t *testing.T) {
 	}
 }
 
+// TestHostileText: text as long as a scenario may be ends in few problems, in time that does not grow
+// with its square.
+func TestHostileText(t *testing.T) {
+	for _, unit := range []string{"[", "\"", "a: ", "- a\n", "é", "a:\n  b: 1\n"} {
+		for _, size := range []int{maxScenario, maxTokens / 2} {
+			text := strings.Repeat(unit, size/len(unit))
+			_, err := load("s.yaml", []byte(text), Options{Models: testModels()})
+			if err == nil || len(err.Error()) > 100_000 {
+				t.Errorf("%q: got %.300v", unit, err)
+			}
+		}
+	}
+}
+
 func TestMissingScenario(t *testing.T) {
 	dir := folder(t, map[string]string{"airspace.yaml": ""})
 	_, err := Load(filepath.Join(dir, "airspce.yaml"), Options{Models: testModels()})

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 func sorted(s []string) []string {
@@ -48,7 +50,7 @@ func (l *loader) applySets(only string) {
 			l.add(at, join("", s), faultf("write --set path=value, such as --set params.radars=10", "there is no %s", missing(ok)))
 			continue
 		}
-		if steps := splitPath(path); len(path) > 200 || slices.Contains(steps, "") {
+		if !isPath(path) {
 			l.add(at, join("", path), faultf("write --set path=value, such as --set params.radars=10", "%s is not a path", quote(path)))
 			continue
 		}
@@ -60,6 +62,13 @@ func (l *loader) applySets(only string) {
 			l.add(at, path, f)
 		}
 	}
+}
+
+// isPath tells a path from text that cannot be one.
+func isPath(s string) bool {
+	steps := splitPath(s)
+	odd := func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
+	return len(s) <= 200 && len(steps) > 0 && !slices.Contains(steps, "") && !strings.ContainsFunc(s, odd)
 }
 
 func missing(hasSign bool) string {

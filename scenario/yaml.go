@@ -119,15 +119,16 @@ func checkText(file string, data []byte, r *report) bool {
 	line, start := 1, 0
 	for i := 0; i < len(data); {
 		c, size := utf8.DecodeRune(data[i:])
-		at := place{file, line, utf8.RuneCount(data[start:i]) + 1}
+		// Counted on demand: the line may be as long as the file.
+		at := func() place { return place{file, line, utf8.RuneCount(data[start:i]) + 1} }
 		switch {
 		case c == utf8.RuneError && size == 1:
-			r.add(at, "", faultf("save the file as UTF-8", "byte 0x%02x is not valid UTF-8", data[i]))
+			r.add(at(), "", faultf("save the file as UTF-8", "byte 0x%02x is not valid UTF-8", data[i]))
 			return false
 		case c == '\n':
 			line, start = line+1, i+1
 		case c < ' ' && c != '\t' && c != '\r', c == 0x7f:
-			r.add(at, "", faultf("is this a text file? remove the character", "control character 0x%02x", c))
+			r.add(at(), "", faultf("is this a text file? remove the character", "control character 0x%02x", c))
 			return false
 		}
 		i += size
