@@ -12,7 +12,7 @@ import (
 // MaxSide is the largest width and height of a pattern, MaxLive the most live cells in one.
 const (
 	MaxSide = 1 << 20
-	MaxLive = 1 << 24
+	MaxLive = 1 << 22
 )
 
 // Cell is the place of a live cell: column and row, from 0, rows downwards.

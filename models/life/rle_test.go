@@ -127,7 +127,7 @@ func TestRLEErrors(t *testing.T) {
 		{"x = 3, y = 3\n1\n2o!", "p:2:1: row 1 has more cells than x = 3"},
 		{"x = 3, y = 3\n0o!", "p:2:1: a run of 0"},
 		{"x = 3, y = 3\n3o3!", "p:2:3: a count before the end mark"},
-		{"x = 1048576, y = 1048576\n" + strings.Repeat("1048576o$", 17) + "!", "more than 16777216 live cells"},
+		{"x = 1048576, y = 1048576\n" + strings.Repeat("1048576o$", 5) + "!", "more than 4194304 live cells"},
 	} {
 		_, err := ParseRLE("p", []byte(c.text))
 		var syntax *SyntaxError
@@ -168,6 +168,9 @@ func FuzzRLE(f *testing.F) {
 				t.Fatalf("%#v", err)
 			}
 			return
+		}
+		if len(p.Live) > 10_000 {
+			return // The rest would only be slow.
 		}
 		for i, c := range p.Live {
 			if c.Col < 0 || int(c.Col) >= p.Width || c.Row < 0 || int(c.Row) >= p.Height {
