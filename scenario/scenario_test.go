@@ -455,3 +455,42 @@ func TestFaultyModels(t *testing.T) {
 		}
 	}
 }
+
+// TestProgramProblems: what setup declares is checked too, and all of it at once.
+func TestProgramProblems(t *testing.T) {
+	m := sim.Define(sim.Model{Name: "odd"}, func(b *sim.Builder, p *struct {
+		Space bool `default:"true"`
+	}) error {
+		b.SetEnd(0)
+		b.SetLimits(sim.Limits{Range: 5})
+		if p.Space {
+			b.SetSpace(sim.Space{Kind: sim.Earth, Dims: 3, Bounds: sim.Box{Min: sim.Vec{X: -180, Y: -90}, Max: sim.Vec{X: 180, Y: 90}}})
+		}
+		tick := sim.DefineEvent[sim.None](b, "tick", sim.Planned)
+		handler, idle := sim.DefineKind[towerState](b, "handler", ""), sim.DefineKind[towerState](b, "idle", "")
+		sim.Handle(handler, tick, func(*sim.Context, *towerState, sim.None) {})
+		for range 9 {
+			tick.Init(b, sim.Add(idle, sim.Vec{Y: 95}, towerState{}), 0, sim.None{})
+		}
+		return nil
+	})
+	path := filepath.Join(folder(t, map[string]string{"s.yaml": "model: odd\n"}), "s.yaml")
+	check := func(set []string, want ...string) {
+		t.Helper()
+		_, err := Load(path, Options{Models: []sim.Model{m}, Set: set})
+		var p Problems
+		if !errors.As(err, &p) || len(p) != len(want) {
+			t.Fatalf("got %v", err)
+		}
+		for i, w := range want {
+			if !strings.Contains(p[i].String(), w) {
+				t.Errorf("problem %d: got %v, want %s", i, p[i], w)
+			}
+		}
+	}
+	check([]string{"params.space=false"}, "end: the run ends at 0s, not after its start",
+		"entity 1 of kind idle begins with event tick, which its kind does not handle", "space: model odd looks around within 5 m but has no space")
+	check(nil, "end: ", "space: entity 1 of kind idle: latitude", "entity 2", "entity 3", "entity 4", "entity 5",
+		"and 4 more entities with wrong positions", "begins with event tick")
+	check([]string{"space.kind=earth", "space.east=-180 deg"}, "--set space.west: from -180 to -180: the ends must differ")
+}
