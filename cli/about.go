@@ -76,9 +76,12 @@ func (e *env) completionCommand() *cobra.Command {
 		ValidArgs: shells,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("%s needs one shell: bash, zsh or fish", cmd.CommandPath())
+				return fmt.Errorf("%s needs one shell: bash, zsh or fish", cmd.Name())
 			}
-			return newWord("SHELL", shells...).Set(args[0])
+			if err := newWord("SHELL", shells...).Set(args[0]); err != nil {
+				return fmt.Errorf("unknown shell %q: %w", args[0], err)
+			}
+			return nil
 		},
 		RunE: e.begin(func(cmd *cobra.Command, args []string) error {
 			return e.completion(cmd.Root(), args[0], e.stdout)

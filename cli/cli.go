@@ -113,6 +113,8 @@ func (e *env) root() *cobra.Command {
 scenario and the seed alone, never on the number of regions or workers.
 
 Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`,
+		Args:              e.knownCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -135,13 +137,29 @@ func (e *env) begin(run func(cmd *cobra.Command, args []string) error) func(*cob
 	}
 }
 
+// knownCommand refuses what is no command, with the nearest that is one.
+func (e *env) knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	hint := ""
+	if near := scenario.Nearest(args[0], names); near != "" {
+		hint = fmt.Sprintf("did you mean %q? ", near)
+	}
+	return fmt.Errorf("unknown command %q: %sthere are %s; see %s --help", args[0], hint, strings.Join(names, ", "), e.program)
+}
+
 // oneFile takes a scenario as the only argument.
 func oneFile(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return fmt.Errorf("%s needs a scenario file: %s", cmd.CommandPath(), cmd.UseLine())
+		return fmt.Errorf("%s needs a scenario file: %s", cmd.Name(), cmd.UseLine())
 	case len(args) > 1:
-		return fmt.Errorf("%s takes one scenario file, not %d arguments: %q comes after it; write %s", cmd.CommandPath(), len(args), args[1], cmd.UseLine())
+		return fmt.Errorf("%s takes one scenario file, and %q is one too many: %s", cmd.Name(), args[1], cmd.UseLine())
 	}
 	return nil
 }
@@ -149,7 +167,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 // noArguments takes none.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%s takes no arguments, not %q", cmd.CommandPath(), args[0])
+		return fmt.Errorf("%s takes no arguments, and %q is one", cmd.Name(), args[0])
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func (e *env) modelsCommand() *cobra.Command {
 		Short: "List the models, or describe one with its parameters",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("%s takes at most one name, not %d", cmd.CommandPath(), len(args))
+				return fmt.Errorf("%s takes at most one name, and %q is one too many", cmd.Name(), args[1])
 			}
 			return nil
 		},

@@ -54,14 +54,14 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`
 	flags := cmd.Flags()
 	flags.Var(&f.regions, "regions", "into how many regions space is cut (default: the number of processors, or 1 if the model's lookahead is 0)")
 	flags.Var(&f.workers, "workers", "how many regions are worked on at once (default: the number of processors, at most one a region)")
-	flags.StringVar(&f.seed, "seed", "", "seed of all random numbers, instead of the scenario's")
-	flags.StringVar(&f.end, "end", "", "end of the run, such as \"6 h\", instead of the scenario's")
-	flags.StringArrayVar(&f.set, "set", nil, "override a value of the scenario, such as params.radars=10; may be repeated, later ones win")
-	flags.StringVar(&f.dir, "out", "", "folder for the results, made if missing; files of an earlier run are replaced, others are left alone (default out/NAME for NAME.yaml)")
+	flags.StringVar(&f.seed, "seed", "", "seed `S` of all random numbers, instead of the scenario's")
+	flags.StringVar(&f.end, "end", "", "end `T` of the run, such as \"6 h\", instead of the scenario's")
+	flags.StringArrayVar(&f.set, "set", nil, "override a value of the scenario: `path=value`, such as params.radars=10; may be repeated, later ones win")
+	flags.StringVar(&f.dir, "out", "", "folder `DIR` for the results, made if missing; files of an earlier run are replaced, others are left alone (default out/NAME for NAME.yaml)")
 	flags.VarP(f.format, "output", "o", "format of the summary: text or json")
 	flags.BoolVar(&f.quiet, "no-progress", false, "show no progress")
 	flags.Var(f.record, "record", "how much is recorded, instead of the scenario's: "+strings.Join(record.Levels(), ", "))
-	flags.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of the run to this file, for go tool pprof")
+	flags.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of the run to `FILE`, for go tool pprof")
 	for name, complete := range map[string]cobra.CompletionFunc{"output": f.format.complete, "record": f.record.complete} {
 		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
 			panic(err) // the flag is missing above

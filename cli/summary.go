@@ -83,18 +83,21 @@ func encodeResults(results map[string]any) (json.RawMessage, error) {
 	if results == nil {
 		return json.RawMessage("{}"), nil
 	}
-	return json.Marshal(results)
+	return encode(results)
 }
 
-// json returns the summary as one JSON object that ends in a new line.
-func (s *summary) json() ([]byte, error) {
+// encode writes v as JSON that ends in a new line, with < and > as they are.
+func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	err := enc.Encode(s)
+	err := enc.Encode(v)
 	return b.Bytes(), err
 }
+
+// json returns the summary as one JSON object that ends in a new line.
+func (s *summary) json() ([]byte, error) { return encode(s) }
 
 // facts are the summary for people, without results and outputs.
 func (s *summary) facts() []report.Fact {
@@ -183,7 +186,9 @@ func printTree(b *bytes.Buffer, indent string, m map[string]any) {
 	keys := sortedKeys(m)
 	width := 0
 	for _, k := range keys[:min(len(keys), shownEntries)] {
-		width = max(width, len(k))
+		if _, section := m[k].(map[string]any); !section {
+			width = max(width, len(k))
+		}
 	}
 	for i, k := range keys {
 		if i == shownEntries {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -88,10 +87,11 @@ func (e *env) validateJSON(file string, s *scenario.Scenario, err error) error {
 	default:
 		return err
 	}
-	enc := json.NewEncoder(e.stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
+	data, err := encode(v)
+	if err != nil {
+		return err
+	}
+	if _, err := e.stdout.Write(data); err != nil {
 		return err
 	}
 	if !v.OK {

@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process starts this test binary as a program.
+func process(t testing.TB, dir string, env []string, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	return cmd, &out, &errs
+}
+
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+// Twenty fresh processes in different regions, workers and processors print and write the same bytes,
+// but for what names these.
+func TestFreshProcessesAgree(t *testing.T) {
+	scenarios := map[string]string{
+		"probe":    "model: probe\nend: 20 s\nrecord: {level: raw, formats: [csv, parquet]}\n",
+		"phold":    "model: phold\nend: 5 s\nparams: {entities: 300, destinations: spatial}\nrecord: {level: raw}\n",
+		"airspace": traffic + "record: {level: raw}\n",
+	}
+	variants := regexp.MustCompile(`"(regions|workers)": [0-9]+`)
+	processes := 20
+	if testing.Short() {
+		processes = 4
+	}
+	for name, text := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var first map[string]string
+			for i := range processes {
+				dir := folder(t, map[string]string{"s.yaml": text, "airports.csv": airportsCSV, "flights.csv": flightsCSV})
+				regions, workers, procs := []int{1, 2, 3, 4, 8, 16}[i%6], i%2+1, []int{1, 2, 8}[i%3]
+				cmd, out, errs := process(t, dir, []string{fmt.Sprintf("GOMAXPROCS=%d", procs)}, "run", "s.yaml", "--out", "o",
+					"-o", "json", "--regions", fmt.Sprint(regions), "--workers", fmt.Sprint(workers))
+				if err := cmd.Run(); err != nil {
+					t.Fatalf("%v: %s", err, errs)
+				}
+				files := map[string]string{"standard output": variants.ReplaceAllString(mask(out.String()), `"$1": 0`)}
+				for _, f := range names(t, filepath.Join(dir, "o")) {
+					if f == pageFile || f == summaryFile {
+						continue
+					}
+					data, err := os.ReadFile(filepath.Join(dir, "o", f))
+					if err != nil {
+						t.Fatal(err)
+					}
+					files[f] = string(data)
+				}
+				if first == nil {
+					first = files
+				}
+				compare(t, fmt.Sprintf("%d regions, %d workers, %d processors", regions, workers, procs), files, first)
+			}
+			if len(first["events.csv"]) < 1000 {
+				t.Errorf("little was recorded: %d bytes of events", len(first["events.csv"]))
+			}
+		})
+	}
+}
+
+func compare(t *testing.T, how string, got, want map[string]string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d files, not %d", how, len(got), len(want))
+	}
+	for name, text := range want {
+		if got[name] != text {
+			t.Errorf("%s: %s differs", how, name)
+		}
+	}
+}
+
+func TestSignalEndsTheRunCleanly(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(s.String(), func(t *testing.T) {
+			dir := folder(t, map[string]string{"s.yaml": "model: probe\nend: 10000 d\nrecord: {formats: [csv, parquet]}\n"})
+			cmd, out, errs := process(t, dir, nil, "run", "s.yaml", "--out", "o", "-o", "json")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			waitForData(t, filepath.Join(dir, "o", "rows.csv.partial"))
+			if err := cmd.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+			if code := exitCode(cmd.Wait()); code != Interrupted {
+				t.Fatalf("exit %d: %s", code, errs)
+			}
+			checkInterrupted(t, filepath.Join(dir, "o"), out.Bytes())
+		})
+	}
+}
+
+// waitForData waits until a file holds something.
+func waitForData(t *testing.T, path string) {
+	t.Helper()
+	for range 3000 {
+		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s stays empty", path)
+}
+
+// checkInterrupted checks the summary and the files of an interrupted run.
+func checkInterrupted(t *testing.T, dir string, stdout []byte) {
+	t.Helper()
+	var s summary
+	if err := json.Unmarshal(stdout, &s); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Interrupted || s.EndTime <= 0 || s.Events == 0 {
+		t.Errorf("summary %+v", s)
+	}
+	for _, name := range []string{"rows.csv", "rows.parquet", "series.csv", "timeline.csv", "report.html", "summary.json"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if slices.ContainsFunc(names(t, dir), func(n string) bool { return strings.HasSuffix(n, ".partial") }) {
+		t.Errorf("partial files are left: %q", names(t, dir))
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "rows.csv"))
+	if err != nil || !bytes.HasSuffix(data, []byte("\n")) {
+		t.Errorf("rows.csv ends in the middle of a row (%v)", err)
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	dir := folder(t, map[string]string{"s.yaml": "model: probe\nparams: {mode: hang}\n"})
+	cmd, _, _ := process(t, dir, nil, "run", "s.yaml", "--out", "o", "--regions", "1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for range 3000 {
+		// The handler never returns: nothing but the second signal can end the run.
+		if len(names(t, filepath.Join(dir, "o"))) > 0 {
+			_ = cmd.Process.Signal(syscall.SIGINT)
+		}
+		select {
+		case err := <-ended:
+			if code := exitCode(err); code != Interrupted {
+				t.Fatalf("exit %d", code)
+			}
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	_ = cmd.Process.Kill()
+	t.Fatal("the run goes on")
+}
+
+func TestContextEndsTheRunCleanly(t *testing.T) {
+	file, out := probeFile(t, "end: 10000 d\nrecord: {formats: [csv, parquet]}\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		waitForData(t, filepath.Join(out, "rows.csv.partial"))
+	}()
+	r := simnode(ctx, "run", file, "--out", out, "-o", "json")
+	if r.code != Interrupted {
+		t.Fatalf("exit %d: %s", r.code, r.stderr)
+	}
+	checkInterrupted(t, out, []byte(r.stdout))
+	page, err := os.ReadFile(filepath.Join(out, pageFile))
+	if err != nil || !bytes.Contains(page, []byte("interrupted")) {
+		t.Errorf("the page does not say that the run was interrupted (%v)", err)
+	}
+}
+
+func TestProgramExitCodes(t *testing.T) {
+	dir := folder(t, map[string]string{"ok.yaml": "model: probe\n", "bad.yaml": "model: nothing\n", "fails.yaml": "model: probe\nparams: {mode: panic}\n"})
+	for file, want := range map[string]int{"ok.yaml": Done, "bad.yaml": BadUsage, "fails.yaml": Failed} {
+		cmd, _, errs := process(t, dir, nil, "run", file)
+		if code := exitCode(cmd.Run()); code != want {
+			t.Errorf("%s: exit %d, not %d: %s", file, code, want, errs)
+		}
+	}
+}
