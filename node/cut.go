@@ -49,10 +49,10 @@ func (w *world) migrate(t sim.Time) int {
 		for _, l := range leaving {
 			to[l.slot] = r.handOver(l.slot, w.rs[l.to])
 		}
-		r.queue.extract(func(m *sim.Message) bool {
+		r.queue.extract(func(m *sim.Message, cancelled bool) bool {
 			p, ok := to[place(m.Dst).slot()]
 			if ok && r.ents.at(place(m.Dst).slot()).gen == place(m.Dst).gen() {
-				r.forward(m, p)
+				r.forward(m, p, cancelled)
 				return true
 			}
 			return false
@@ -96,16 +96,16 @@ func (r *region) handOver(slot uint32, to *region) place {
 	if i := r.view.pub[slot]; i > 0 {
 		own := r.view.own[i-1]
 		own.slot = there
-		to.view.own = append(to.view.own, own)
-		to.view.pub[there] = uint32(len(to.view.own))
+		to.view.adopt(own)
 	}
 	at := makePlace(to.id, there, gen)
 	r.world.dir.set(e.id, at)
 	return at
 }
 
-// forward puts a pending event into the queue of the region that its receiver went to.
-func (r *region) forward(m *sim.Message, at place) {
+// forward puts a pending event into the queue of the region that its receiver went to. A cancelled one
+// goes too, so that cancelling it once more gives the same answer there.
+func (r *region) forward(m *sim.Message, at place, cancelled bool) {
 	to := r.world.rs[at.region()]
 	n := *m
 	n.Dst = uint64(at)
@@ -113,6 +113,9 @@ func (r *region) forward(m *sim.Message, at place) {
 		n.Body.A = to.blobs.put(r.blobs.take(m.Body.A))
 	}
 	to.queue.push(&n)
+	if cancelled {
+		to.queue.cancelled[eventID{m.Key, m.Seq}] = m.Time
+	}
 }
 
 // vacate frees the slot of an entity that was handed over.

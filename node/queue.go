@@ -1,6 +1,7 @@
 package node
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -14,7 +15,9 @@ const (
 	ringDays = 4096
 	// bucketTarget is how many events a bucket should hold: few enough to stay in the second-level
 	// cache while it is sorted and run, many enough to pay for opening it.
-	bucketTarget = 2048
+	bucketTarget = 4096
+	// warmBatch is for how many events ahead the receivers are read into the cache.
+	warmBatch = 128
 	// smallSort is up to how many events insertion sort is used alone.
 	smallSort = 24
 	// maxShift keeps bucket numbers of all times within reach of an int64.
@@ -60,6 +63,8 @@ type queue struct {
 	filled []uint64
 	far    bucket
 	pool   []*chunk
+	// lists are lists of chunks for buckets that are filled for the first time.
+	lists [][]*chunk
 
 	open     bucket
 	refs     []ref
@@ -75,13 +80,17 @@ type queue struct {
 	n int
 	// cancelled holds the identity of events that were taken back and are still queued.
 	cancelled map[eventID]sim.Time
-	// onOpen is called when a bucket has been opened.
-	onOpen func()
+	// warm is called with events that are about to be popped, warmBatch at a time.
+	warm func(refs []ref)
+	// warmed is the place in refs up to which warm has been called.
+	warmed int
 	// dropped is called for a cancelled event when its turn comes.
 	dropped func(m *sim.Message)
 
 	// opened and ran count buckets and events since the width was last looked at.
 	opened, ran, ranLate int
+	// moved and spreads count the far events that were looked at again and how often, since then.
+	moved, spreads int
 	// patience is how many buckets to open before a crowded one makes days shorter again.
 	patience int
 }
@@ -140,6 +149,9 @@ func (q *queue) push(m *sim.Message) {
 func (q *queue) append(b *bucket, m *sim.Message) {
 	k := b.n & (chunkEvents - 1)
 	if k == 0 {
+		if n := len(q.lists); b.chunks == nil && n > 0 {
+			b.chunks, q.lists = q.lists[n-1], q.lists[:n-1]
+		}
 		b.tail = q.newChunk()
 		b.chunks = append(b.chunks, b.tail)
 	}
@@ -162,7 +174,15 @@ func (q *queue) newChunk() *chunk {
 // drain gives the chunks of b back.
 func (q *queue) drain(b *bucket) {
 	q.pool = append(q.pool, b.chunks...)
-	b.chunks, b.n, b.min = b.chunks[:0], 0, sim.Never
+	q.empty(b)
+}
+
+// empty gives back the list of the chunks of b, which have gone elsewhere.
+func (q *queue) empty(b *bucket) {
+	if cap(b.chunks) > 0 {
+		q.lists = append(q.lists, b.chunks[:0])
+	}
+	*b = bucket{min: sim.Never}
 }
 
 func (b *bucket) at(i uint32) *sim.Message {
@@ -259,6 +279,9 @@ func (q *queue) popAny(bound sim.Time) *sim.Message {
 			if r.t >= bound {
 				return nil
 			}
+			if q.next == q.warmed {
+				q.warmAhead()
+			}
 			q.next++
 			q.n--
 			q.ran++
@@ -273,17 +296,30 @@ func (q *queue) popAny(bound sim.Time) *sim.Message {
 	}
 }
 
+// warmAhead calls warm with the events to come.
+func (q *queue) warmAhead() {
+	end := min(q.next+warmBatch, len(q.refs))
+	if q.warm != nil {
+		q.warm(q.refs[q.next:end])
+	}
+	q.warmed = end
+}
+
 // openNext opens the next day with events; false if there is none.
 func (q *queue) openNext() bool {
 	q.close()
 	if q.limit-q.day < ringDays/2 {
 		q.adjust()
+		q.widen()
 		q.spread()
 	}
 	d := q.nextDay()
 	if d < 0 {
 		if q.far.n == 0 {
 			return false
+		}
+		if q.widen() {
+			return q.openNext() // the ring may hold events now
 		}
 		q.day = int64(q.far.min)>>q.shift - 1
 		q.spread()
@@ -299,9 +335,7 @@ func (q *queue) openNext() bool {
 	q.filled[i>>6] &^= 1 << (i & 63)
 	q.open, q.ring[i] = q.ring[i], q.open
 	q.sort()
-	if q.onOpen != nil {
-		q.onOpen()
-	}
+	q.warmed = 0
 	return true
 }
 
@@ -313,10 +347,20 @@ func (q *queue) close() {
 
 // spread moves the window of the ring on to the open day and takes in what is no longer far.
 func (q *queue) spread() {
-	q.limit = q.day + ringDays
+	q.limit = windowEnd(q.day)
+	q.moved += int(q.far.n)
+	q.spreads++
 	far := q.far
 	q.far = bucket{min: sim.Never}
 	q.pushAll(&far)
+}
+
+// windowEnd is the first day beyond a ring that begins after day.
+func windowEnd(day int64) int64 {
+	if day > math.MaxInt64-ringDays {
+		return math.MaxInt64
+	}
+	return day + ringDays
 }
 
 // pushAll pushes the events of b again and gives its chunks back.
@@ -331,7 +375,7 @@ func (q *queue) pushAll(b *bucket) {
 	if n := len(b.chunks); n > 0 {
 		q.pool = append(q.pool, b.chunks[n-1])
 	}
-	b.chunks, b.n, b.min = b.chunks[:0], 0, sim.Never
+	q.empty(b)
 }
 
 // narrow makes days shorter when one of them holds far too many events; false if it cannot help,
@@ -369,10 +413,21 @@ func (q *queue) adjust() {
 	case q.ranLate > q.ran/2 && per > 64 && shift > 0:
 		shift--
 	}
-	q.opened, q.ran, q.ranLate = 0, 0, 0
+	q.opened, q.ran, q.ranLate, q.moved, q.spreads = 0, 0, 0, 0, 0
 	if shift != q.shift {
 		q.reshape(shift)
 	}
+}
+
+// widen makes days longer than the lookahead asks for where the ring is so short against the distances
+// between events that the far ones are looked at again and again; false if it is not.
+func (q *queue) widen() bool {
+	if q.spreads < 4 || q.moved <= 8*q.ran || q.shift == maxShift {
+		return false
+	}
+	q.opened, q.ran, q.ranLate, q.moved, q.spreads = 0, 0, 0, 0, 0
+	q.reshape(q.shift + 1)
+	return true
 }
 
 // reshape gives days another width. The open bucket stays as it is: its events and the late ones run
@@ -390,7 +445,7 @@ func (q *queue) reshape(shift uint) {
 	clear(q.filled)
 	q.shift = shift
 	q.day = int64(end)>>shift - 1
-	q.limit = q.day + ringDays
+	q.limit = windowEnd(q.day)
 	q.pushAll(&all)
 }
 
@@ -412,7 +467,7 @@ func (q *queue) gather(chunks []*chunk, n *int32, b *bucket) []*chunk {
 	if b.n%chunkEvents != 0 {
 		q.pool = append(q.pool, b.chunks[len(b.chunks)-1])
 	}
-	b.chunks, b.n, b.min = b.chunks[:0], 0, sim.Never
+	q.empty(b)
 	return chunks
 }
 
@@ -612,9 +667,9 @@ func (q *queue) pendingNow(id eventID, at sim.Time) bool {
 	return false
 }
 
-// extract removes every event for which take returns true, after take has copied it. Cancelled events
-// are dropped on the way.
-func (q *queue) extract(take func(m *sim.Message) bool) {
+// extract removes every event for which take returns true, after take has copied it. Whether an event
+// was cancelled goes with it.
+func (q *queue) extract(take func(m *sim.Message, cancelled bool) bool) {
 	all := bucket{min: sim.Never}
 	n := int32(0)
 	for i := range q.ring {
@@ -635,8 +690,13 @@ func (q *queue) extract(take func(m *sim.Message) bool) {
 	q.late, q.lateMsgs, q.lateFree = q.late[:0], q.lateMsgs[:0], q.lateFree[:0]
 	q.n = 0
 	keep := func(m *sim.Message) {
-		if (len(q.cancelled) == 0 || !q.takeCancelled(m)) && !take(m) {
+		id := eventID{m.Key, m.Seq}
+		_, gone := q.cancelled[id]
+		switch {
+		case !take(m, gone):
 			q.push(m)
+		case gone:
+			delete(q.cancelled, id)
 		}
 	}
 	for i := range rest {
@@ -652,7 +712,10 @@ func (q *queue) extract(take func(m *sim.Message) bool) {
 // bytes returns how much memory the queue holds.
 func (q *queue) bytes() int {
 	chunks := len(q.pool) + len(q.open.chunks) + len(q.far.chunks)
-	lists := cap(q.open.chunks) + cap(q.far.chunks) + cap(q.pool)
+	lists := cap(q.open.chunks) + cap(q.far.chunks) + cap(q.pool) + 3*cap(q.lists)
+	for _, l := range q.lists {
+		lists += cap(l)
+	}
 	for i := range q.ring {
 		chunks += len(q.ring[i].chunks)
 		lists += cap(q.ring[i].chunks)

@@ -92,7 +92,7 @@ func newRegion(w *world, id int) *region {
 			r.out[i] = newOutbox()
 		}
 	}
-	r.queue.onOpen = r.warm
+	r.queue.warm = r.warm
 	r.queue.dropped = func(m *sim.Message) { r.freeBlob(m) }
 	for _, k := range w.prog.Kinds {
 		r.kinds = append(r.kinds, regionKind{k.Handlers, k.Start, nil})
@@ -124,21 +124,21 @@ func (r *region) run(bound sim.Time, budget uint64) {
 // events.
 const warmFrom = 1 << 14
 
-// warm reads the headers and then the states of the receivers of a bucket that was opened. Nothing
-// depends on these reads, so the processor has many of them under way at once, where the events
-// themselves would wait for one after the other.
-func (r *region) warm() {
+// warm reads the headers and then the states of the receivers of events that are about to be handled.
+// Nothing depends on these reads, so the processor has many of them under way at once, where the
+// events themselves would wait for one after the other.
+func (r *region) warm(refs []ref) {
 	if r.ents.used < warmFrom {
 		return
 	}
 	q := r.queue
 	sum := uint32(0)
-	for _, ref := range q.refs {
+	for _, ref := range refs {
 		if slot := place(q.open.at(ref.i).Dst).slot(); slot < r.ents.used {
 			sum += r.ents.at(slot).state
 		}
 	}
-	for _, ref := range q.refs {
+	for _, ref := range refs {
 		if slot := place(q.open.at(ref.i).Dst).slot(); slot < r.ents.used {
 			if e := r.ents.at(slot); e.flags&flagLive != 0 {
 				sum += uint32(*(*byte)(r.kinds[e.kind].store.At(e.state)))
@@ -153,7 +153,7 @@ func (r *region) handle(m *sim.Message) {
 	to := place(m.Dst)
 	slot := to.slot()
 	if slot >= r.ents.used {
-		r.dropped++
+		r.drop(m)
 		return
 	}
 	e := r.ents.at(slot)

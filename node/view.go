@@ -140,6 +140,11 @@ func (r *region) ownOf(slot uint32) *ownPublication {
 	if i := v.pub[slot]; i > 0 {
 		return &v.own[i-1]
 	}
+	return v.adopt(ownPublication{slot: slot, anchor: r.pos[slot], anchorAt: r.msg.Time, motion: sim.At(r.pos[slot])})
+}
+
+// adopt keeps what an entity of the region published.
+func (v *view) adopt(own ownPublication) *ownPublication {
 	i := uint32(len(v.own))
 	if n := len(v.ownFree); n > 0 {
 		i = v.ownFree[n-1]
@@ -147,8 +152,8 @@ func (r *region) ownOf(slot uint32) *ownPublication {
 	} else {
 		v.own = append(v.own, ownPublication{})
 	}
-	v.own[i] = ownPublication{slot: slot, anchor: r.pos[slot], anchorAt: r.msg.Time, motion: sim.At(r.pos[slot])}
-	v.pub[slot] = i + 1
+	v.own[i] = own
+	v.pub[own.slot] = i + 1
 	return &v.own[i]
 }
 

@@ -130,12 +130,13 @@ func (w *world) assignByID(owner []int32) {
 // measure chooses slack, ghost margin and the time between cuts.
 func (w *world) measure() {
 	l := w.limits
-	if w.regions == 1 {
-		return
-	}
+	// The same for any number of regions, since it decides what is refused.
 	w.tolerance = 1e-6 * (l.Range + l.Speed)
 	if w.space.Spec().Kind == sim.Earth {
 		w.tolerance = 2
+	}
+	if w.regions == 1 {
+		return
 	}
 	if l.Speed <= 0 {
 		w.slack, w.margin = math.Inf(1), math.Inf(1)
