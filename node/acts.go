@@ -156,17 +156,32 @@ func (r *region) Spawn(kind uint16, pos sim.Vec) (sim.EntityID, unsafe.Pointer) 
 	}
 	if w.space != nil {
 		r.checkBirth(pos)
+		pos = w.space.Wrap(pos)
+	}
+	depth := uint32(0)
+	if r.kinds[kind].start != nil {
+		depth = r.checkBirths()
 	}
 	slot := r.settle(id, kind, pos)
 	e := r.ents.at(slot)
 	store := r.kinds[kind].store
 	e.state = store.Add()
-	e.last = r.msg.Time
+	e.last, e.zero = r.msg.Time, depth
 	w.dir.set(id, makePlace(r.id, slot, e.gen))
 	if r.kinds[kind].start != nil {
 		r.queue.push(startMessage(r.msg.Time, makePlace(r.id, slot, e.gen), id))
 	}
 	return id, store.At(e.state)
+}
+
+// checkBirths counts the entities that spawned one another at one time as a chain of events without
+// delay and returns its length.
+func (r *region) checkBirths() uint32 {
+	if r.self.zero >= r.world.chainLimit {
+		r.breach("entities spawned one another more than %d times at one time: an endless chain; let an entity wait before it spawns",
+			r.world.chainLimit)
+	}
+	return r.self.zero + 1
 }
 
 // startMessage is the first event of an entity.

@@ -90,11 +90,11 @@ func (c *conductor) setCut(t sim.Time) {
 	c.solver.Cap(c.cap)
 }
 
-// work is a worker: it runs until the run is over.
-func (c *conductor) work(id int) {
+// work is a worker: it runs until the run is over. It reports whether it did: a handler may end its
+// goroutine.
+func (c *conductor) work(id int, done *bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.end(nil) // a worker that panics must not leave the others waiting
 	for !c.over {
 		if c.npending > 4*fullObservations {
 			c.notifyFull()
@@ -111,6 +111,20 @@ func (c *conductor) work(id int) {
 		}
 		c.advance()
 	}
+	*done = true
+}
+
+// employ runs a worker, and another in its place if a handler ends its goroutine.
+func (c *conductor) employ(workers *sync.WaitGroup, id int) {
+	workers.Go(func() {
+		done := false
+		defer func() {
+			if !done {
+				c.employ(workers, id)
+			}
+		}()
+		c.work(id, &done)
+	})
 }
 
 // turn runs region i below bound and reports for it.
@@ -121,6 +135,15 @@ func (c *conductor) turn(i int, bound sim.Time) {
 	c.busy[i] = true
 	c.running++
 	c.mu.Unlock()
+	// Deferred, since a handler may end the goroutine.
+	defer func() {
+		c.mu.Lock()
+		c.running--
+		c.busy[i] = false
+		c.spare = append(c.spare, in...)
+		c.settle(r)
+		c.changed()
+	}()
 
 	start := time.Now()
 	r.takeIn(in)
@@ -133,13 +156,6 @@ func (c *conductor) turn(i int, bound sim.Time) {
 		r.view.advance(r.now)
 	}
 	r.busy += int64(time.Since(start))
-
-	c.mu.Lock()
-	c.running--
-	c.busy[i] = false
-	c.spare = append(c.spare, in...)
-	c.settle(r)
-	c.changed()
 }
 
 // settle puts what region r sent where its receivers find it, and reports.
@@ -197,7 +213,7 @@ func (c *conductor) newOutbox() *outbox {
 func (c *conductor) choose(id int) (int, sim.Time) {
 	best, bestBound, bestRank, bestNext := -1, sim.Time(0), 0, sim.Never
 	for i, r := range c.w.rs {
-		if c.busy[i] || r.failure != nil {
+		if c.busy[i] || r.failure != nil && r.stopped() {
 			continue
 		}
 		next := c.solver.Effective(i)
@@ -263,9 +279,9 @@ func (c *conductor) end(fault error) {
 }
 
 // stop ends the run from outside.
-func (c *conductor) stop(fault error) {
+func (c *conductor) stop() {
 	c.mu.Lock()
-	c.end(fault)
+	c.end(nil)
 	c.mu.Unlock()
 }
 

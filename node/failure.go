@@ -44,13 +44,16 @@ func (f *Failure) before(o *Failure) bool {
 	return a.Before(&b)
 }
 
-// explain, deferred by run, turns a panic of a handler into the region's failure.
+// explain, deferred by run, turns a panic of a handler, or the end of its goroutine, into the region's
+// failure.
 func (r *region) explain() {
 	v := recover()
-	if v == nil {
+	switch {
+	case v == nil && r.msg == nil:
 		return
-	}
-	if r.msg == nil {
+	case v == nil:
+		v = &sim.Breach{Reason: "the handler ended its goroutine (runtime.Goexit, or FailNow of a test): return instead, or panic"}
+	case r.msg == nil:
 		panic(v) // not in a handler: a fault of the engine
 	}
 	f := &Failure{
@@ -66,7 +69,18 @@ func (r *region) explain() {
 	default:
 		f.Reason = fmt.Sprintf("the model panicked: %v", v)
 	}
-	r.failure = f
+	r.msg = nil
+	r.self.gen = (r.self.gen + 1) & genMask // drops what is still to come for the entity
+	if r.failure == nil || f.before(r.failure) {
+		r.failure = f
+	}
+}
+
+// stopped reports whether a region that failed has nothing left to run: the other events of that time,
+// one of which may fail too and come first. With lookahead 0 those may depend on what failed, and
+// there is one region only.
+func (r *region) stopped() bool {
+	return r.world.lookahead == 0 || r.queue.peek() > r.failure.Time
 }
 
 // pastEvent is the failure of the engine's own promise; it never happens unless the engine is wrong.
@@ -74,19 +88,42 @@ func pastEvent(e *entity, m *sim.Message) *sim.Breach {
 	return &sim.Breach{Reason: fmt.Sprintf("engine fault: event at %v after the entity handled one at %v; please report it", m.Time, e.last)}
 }
 
-// modelLine finds the innermost frame of the panicking stack outside the engine.
+// modelLine finds the innermost frame of the panicking stack that is the model's: neither the engine's
+// nor the standard library's.
 func modelLine() string {
-	pcs := make([]uintptr, 64)
+	pcs := make([]uintptr, 256)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
-	for {
-		f, more := frames.Next()
-		if f.Function != "" && !engineFrame(f.Function, f.File) {
-			return filepath.Join(filepath.Base(filepath.Dir(f.File)), filepath.Base(f.File)) + fmt.Sprintf(":%d", f.Line)
+	var list []runtime.Frame
+	for more := true; more; {
+		var f runtime.Frame
+		if f, more = frames.Next(); strings.HasSuffix(f.Function, ".(*region).handle") {
+			break
 		}
-		if !more {
-			return ""
+		if f.Function != "" && !engineFrame(f.Function, f.File) {
+			list = append(list, f)
 		}
 	}
+	if len(list) == 0 {
+		return ""
+	}
+	// The outermost is the handler, which is the model's.
+	module := firstElement(list[len(list)-1].Function)
+	for _, f := range list {
+		if first := firstElement(f.Function); first == module || strings.Contains(first, ".") {
+			return filepath.Join(filepath.Base(filepath.Dir(f.File)), filepath.Base(f.File)) + fmt.Sprintf(":%d", f.Line)
+		}
+	}
+	return ""
+}
+
+// firstElement returns the first element of the import path of a function's package. In the standard
+// library it has no dot.
+func firstElement(function string) string {
+	path, _, nested := strings.Cut(function, "/")
+	if !nested {
+		path, _, _ = strings.Cut(path, ".")
+	}
+	return path
 }
 
 // engineFrame tells the frames of the runtime and of the engine from those of a model.

@@ -58,6 +58,8 @@ type Outcome struct {
 	Map *partition.Map
 	// Regions, by number.
 	Regions []RegionLoad
+	// Elapsed is the wall time from the first event to the last, without the time to set up.
+	Elapsed time.Duration
 	// Cuts is how many cuts there were, Migrated how many entities changed region at them.
 	Cuts, Migrated int
 
@@ -124,8 +126,11 @@ func Run(ctx context.Context, p *sim.Program, o Options) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	start := time.Now()
 	err = c.conduct(ctx, o)
+	elapsed := time.Since(start)
 	out := c.outcome()
+	out.Elapsed = elapsed
 	if err == nil && ctx.Err() != nil && out.Interrupted {
 		return out, nil
 	}
@@ -136,13 +141,13 @@ func Run(ctx context.Context, p *sim.Program, o Options) (*Outcome, error) {
 func (c *conductor) conduct(ctx context.Context, o Options) error {
 	var workers sync.WaitGroup
 	for id := range o.Workers {
-		workers.Go(func() { c.work(id) })
+		c.employ(&workers, id)
 	}
 	err := c.attend(ctx, o)
-	c.stop(err)
+	c.stop()
 	workers.Wait()
-	if e := c.deliver(); err == nil {
-		err = e
+	if err == nil {
+		err = c.deliver()
 	}
 	if err == nil && c.failure != nil {
 		err = c.failure

@@ -237,6 +237,11 @@ func (r *region) checkJump(own *ownPublication, at sim.Vec, now sim.Time) {
 // checkBirth refuses to spawn an entity where its parent is not: it could not see what is around it
 // before the next cut.
 func (r *region) checkBirth(pos sim.Vec) {
+	for _, x := range [...]float64{pos.X, pos.Y, pos.Z} {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			r.breach("entity spawned at %v, which is not finite", pos)
+		}
+	}
 	if r.world.limits.Speed <= 0 {
 		return
 	}
