@@ -23,6 +23,9 @@ func (c *conductor) cut(t sim.Time) {
 	}
 	c.check(c.reopen(t))
 	c.cuts++
+	if w.atCut != nil {
+		w.atCut(t)
+	}
 	c.setCut(t)
 	c.changed()
 }

@@ -111,6 +111,15 @@ func (o Options) withDefaults() Options {
 // to the sink, and the outcome says Interrupted. A *Failure is the model's fault; the outcome then
 // holds how far the run came.
 func Run(ctx context.Context, p *sim.Program, o Options) (*Outcome, error) {
+	c, err := prepare(p, o)
+	if err != nil {
+		return nil, err
+	}
+	return c.complete(ctx, o)
+}
+
+// prepare cuts the program into regions and makes what runs them.
+func prepare(p *sim.Program, o Options) (*conductor, error) {
 	if err := Check(p, o); err != nil {
 		return nil, err
 	}
@@ -122,12 +131,13 @@ func Run(ctx context.Context, p *sim.Program, o Options) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newConductor(w, o)
-	if err != nil {
-		return nil, err
-	}
+	return newConductor(w, o)
+}
+
+// complete runs to the end.
+func (c *conductor) complete(ctx context.Context, o Options) (*Outcome, error) {
 	start := time.Now()
-	err = c.conduct(ctx, o)
+	err := c.conduct(ctx, o.withDefaults())
 	elapsed := time.Since(start)
 	out := c.outcome()
 	out.Elapsed = elapsed

@@ -39,6 +39,9 @@ type world struct {
 	// cutEvery is the time between cuts; Forever if none are needed.
 	cutEvery sim.Duration
 
+	// atCut, if not nil, is called at the end of a cut: a seam for tests.
+	atCut func(t sim.Time)
+
 	// buffers of the regions for encoding states.
 	buffers [][]byte
 	nearby  []int
