@@ -48,9 +48,9 @@ func TestRunWritesWhatTheSummaryNames(t *testing.T) {
 		want  []string
 	}{
 		{"off", nil},
-		{"summary", []string{"report.html", "summary.json"}},
-		{"statistical", []string{"rows.csv", "series.csv", "timeline.csv", "report.html", "summary.json"}},
-		{"raw", []string{"rows.csv", "events.csv", "series.csv", "timeline.csv", "report.html", "summary.json"}},
+		{"summary", []string{"dot.svg", "report.html", "summary.json"}},
+		{"statistical", []string{"rows.csv", "series.csv", "timeline.csv", "dot.svg", "report.html", "summary.json"}},
+		{"raw", []string{"rows.csv", "events.csv", "series.csv", "timeline.csv", "dot.svg", "report.html", "summary.json"}},
 	} {
 		t.Run(c.level, func(t *testing.T) {
 			file, out := probeFile(t, "")
@@ -221,6 +221,7 @@ func TestRunFailures(t *testing.T) {
 		"results-panic": {"probe", "results", "results in panic"},
 		"results-nan":   {"probe", "results", "NaN"},
 		"picture-error": {"probe", "pictures", "no picture today"},
+		"picture-name":  {"probe", "pictures", "../dot"},
 		"picture-panic": {"probe", "pictures", "picture in panic"},
 	} {
 		t.Run(mode, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 // probeParams choose what goes wrong.
 type probeParams struct {
-	Mode      string       `param:"mode" default:"fine" enum:"fine,panic,breach,chain,results-error,results-panic,results-nan,picture-error,picture-panic,hang,nan" doc:"what goes wrong"`
+	Mode      string       `param:"mode" default:"fine" enum:"fine,panic,breach,chain,results-error,results-panic,results-nan,picture-error,picture-panic,picture-name,hang,nan" doc:"what goes wrong"`
 	Lookahead sim.Duration `param:"lookahead" default:"100 ms"`
 	Reach     float64      `param:"reach" unit:"m" default:"10 m"`
 	Entities  int          `param:"entities" default:"20" min:"1"`
@@ -74,6 +74,8 @@ func probe() sim.Model {
 					return nil, errors.New("no picture today")
 				case "picture-panic":
 					panic("picture in panic")
+				case "picture-name":
+					return []sim.Picture{{Name: "../dot"}}, nil
 				}
 				return []sim.Picture{{Name: "dot", Title: "A dot", SVG: []byte(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 2"><circle cx="1" cy="1" r="1"/></svg>`)}}, nil
 			})

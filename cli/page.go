@@ -3,14 +3,21 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/simnode/simnode/record/report"
 	"github.com/simnode/simnode/sim"
 )
 
-// writeFiles writes the page and the summary.
+// writeFiles writes the pictures, the page and last the summary.
 func (j *job) writeFiles(s *summary, pictures []sim.Picture) error {
 	if j.scenario.Record.Report {
+		for _, p := range pictures {
+			if err := j.writeFile(p.Name+".svg", p.SVG); err != nil {
+				return err
+			}
+		}
 		data, err := j.page(s, pictures)
 		if err != nil {
 			return err
@@ -24,6 +31,18 @@ func (j *job) writeFiles(s *summary, pictures []sim.Picture) error {
 		return err
 	}
 	return j.writeFile(summaryFile, data)
+}
+
+// checkPictures refuses names that are no names of files, or that stand twice.
+func checkPictures(pictures []sim.Picture) error {
+	seen := map[string]bool{}
+	for _, p := range pictures {
+		if strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || p.Name == "" || seen[p.Name] {
+			return fmt.Errorf("picture %q: give each picture a name of its own from a-z, 0-9 and dashes", p.Name)
+		}
+		seen[p.Name] = true
+	}
+	return nil
 }
 
 // page makes the report page.

@@ -238,7 +238,7 @@ func (j *job) tell() error {
 	if err != nil {
 		return err
 	}
-	s, err := j.summary(results)
+	s, err := j.summary(results, pictures)
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,10 @@ func modelResults(p *sim.Program, f *sim.Final) (results map[string]any, picture
 		return nil, nil, fmt.Errorf("model %s: its results failed: %w", p.Model.Name, err)
 	}
 	what = "pictures"
-	if pictures, err = p.Pictures(f); err != nil {
+	if pictures, err = p.Pictures(f); err == nil {
+		err = checkPictures(pictures)
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("model %s: its pictures failed: %w", p.Model.Name, err)
 	}
 	return results, pictures, nil

@@ -50,7 +50,7 @@ type summary struct {
 	planned sim.Time
 }
 
-func (j *job) summary(results map[string]any) (*summary, error) {
+func (j *job) summary(results map[string]any, pictures []sim.Picture) (*summary, error) {
 	out := j.outcome
 	encoded, err := encodeResults(results)
 	if err != nil {
@@ -66,16 +66,25 @@ func (j *job) summary(results map[string]any) (*summary, error) {
 	if j.wall > 0 {
 		s.EventsPerSec = math.Round(float64(out.Events) / j.wall.Seconds())
 	}
-	for _, name := range j.recorder.Outputs() {
+	for _, name := range j.fileNames(pictures) {
 		s.Outputs = append(s.Outputs, filepath.Join(j.dir, name))
 	}
-	if j.level >= record.Summary && j.scenario.Record.Report {
-		s.Outputs = append(s.Outputs, filepath.Join(j.dir, pageFile))
-	}
-	if j.level >= record.Summary {
-		s.Outputs = append(s.Outputs, filepath.Join(j.dir, summaryFile))
-	}
 	return s, nil
+}
+
+// fileNames lists the files of the run in the order in which they are completed.
+func (j *job) fileNames(pictures []sim.Picture) []string {
+	names := j.recorder.Outputs()
+	if j.level < record.Summary {
+		return names
+	}
+	if j.scenario.Record.Report {
+		for _, p := range pictures {
+			names = append(names, p.Name+".svg")
+		}
+		names = append(names, pageFile)
+	}
+	return append(names, summaryFile)
 }
 
 // encodeResults writes a model's results; a model without any has an empty object.
