@@ -196,6 +196,45 @@ func TestOtherFilesInTheFolderStay(t *testing.T) {
 	}
 }
 
+// A second run that records less leaves nothing of the first.
+func TestFolderHoldsOneRun(t *testing.T) {
+	file, out := probeFile(t, "")
+	for _, level := range []string{"raw", "summary"} {
+		if r := simnode(t.Context(), "run", file, "--out", out, "--record", level); r.code != Done {
+			t.Fatal(r.stderr)
+		}
+	}
+	if got, want := names(t, out), []string{"dot.svg", "report.html", "summary.json"}; !slices.Equal(got, want) {
+		t.Errorf("the folder holds %q, not %q", got, want)
+	}
+}
+
+// A summary that names other files does not get them removed.
+func TestForeignSummaryRemovesNothingElsewhere(t *testing.T) {
+	file, out := probeFile(t, "")
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		filepath.Join(dir, "keep.csv"):     "mine",
+		filepath.Join(out, "keep.txt"):     "mine",
+		filepath.Join(out, "summary.json"): `{"outputs": ["../keep.csv", "keep.txt", "..", "", "summary.json"]}`,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := simnode(t.Context(), "run", file, "--out", out); r.code != Done {
+		t.Fatal(r.stderr)
+	}
+	for _, name := range []string{filepath.Join(dir, "keep.csv"), filepath.Join(out, "keep.txt")} {
+		if data, err := os.ReadFile(name); err != nil || string(data) != "mine" {
+			t.Errorf("%s is gone (%v)", name, err)
+		}
+	}
+}
+
 // A run that fails must not leave the summary of an earlier run beside its own files.
 func TestFailedRunLeavesNoSummary(t *testing.T) {
 	file, out := probeFile(t, "")

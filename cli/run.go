@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"time"
 
@@ -172,8 +175,7 @@ func (j *job) open() (err error) {
 		return errors.Join(err, j.closeProfile())
 	}
 	if j.level >= record.Summary {
-		// What an earlier run said about itself must not stand beside the files of this one.
-		if err := j.removeOld(summaryFile, pageFile); err != nil {
+		if err := j.removeOld(); err != nil {
 			return errors.Join(err, j.recorder.Finish(0), j.closeProfile())
 		}
 	}
@@ -188,9 +190,23 @@ func (j *job) open() (err error) {
 	return nil
 }
 
-func (j *job) removeOld(names ...string) error {
-	for _, name := range names {
-		if err := os.Remove(filepath.Join(j.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+// removeOld removes the files that an earlier run left in the folder by its own summary, so that the
+// folder never mixes two runs. It leaves alone what no summary names.
+func (j *job) removeOld() error {
+	data, err := os.ReadFile(filepath.Join(j.dir, summaryFile))
+	if err != nil {
+		return nil // No run has ended here.
+	}
+	var old summary
+	if json.Unmarshal(data, &old) != nil {
+		return nil // It is not ours; the run ends by replacing it.
+	}
+	for _, path := range old.Outputs {
+		name := filepath.Base(path)
+		if !slices.Contains([]string{".csv", ".parquet", ".svg", ".html", ".json"}, filepath.Ext(name)) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(j.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return &record.DirError{Dir: j.dir, Err: err}
 		}
 	}

@@ -1,0 +1,58 @@
+package phold
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"github.com/simnode/simnode/node"
+	"github.com/simnode/simnode/sim"
+)
+
+func run(t *testing.T, p Params, regions int) *node.Outcome {
+	t.Helper()
+	prog, err := sim.NewProgram(Model(), &p, sim.Space{}, 1, sim.Time(60*sim.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := node.Run(context.Background(), prog, node.Options{Regions: regions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The number of events is that of renewal theory (D. Cox, Renewal Theory, 1962), in any number of
+// regions.
+func TestEventsByRenewalTheory(t *testing.T) {
+	for _, p := range []Params{
+		{Entities: 4096, Population: 1, Lookahead: 100 * sim.Millisecond, Mean: sim.Second, Remote: 0.5, Destinations: "uniform", Radius: 3},
+		{Entities: 1000, Population: 3, Lookahead: 500 * sim.Millisecond, Mean: sim.Second, Remote: 1, Destinations: "spatial", Radius: 2},
+		{Entities: 1, Population: 2000, Lookahead: sim.Second, Mean: sim.Second, Remote: 1, Destinations: "uniform", Radius: 1},
+		{Entities: 3, Population: 700, Lookahead: 1, Mean: 2 * sim.Second, Remote: 0, Destinations: "spatial", Radius: 9},
+	} {
+		flying := float64(p.Entities * p.Population)
+		mean, above := p.Mean.Seconds(), (p.Mean - p.Lookahead).Seconds()
+		variance := above * above
+		expected := flying * (60/mean + (variance+mean*mean)/(2*mean*mean) - 1)
+		// A lattice of delays without variance is off by less than one event each.
+		allowed := 4*math.Sqrt(flying*60*variance/(mean*mean*mean)) + 4*math.Sqrt(flying)
+		one := run(t, p, 1)
+		held := float64(one.Events) - float64(p.Entities) // without the events of the start
+		if math.Abs(held-expected) > allowed {
+			t.Errorf("%+v: %g events, not %.0f within %.0f", p, held, expected, allowed)
+		}
+		for _, regions := range []int{2, 5} {
+			if out := run(t, p, regions); out.Digest != one.Digest || out.Events != one.Events {
+				t.Errorf("%+v: %d regions give another run", p, regions)
+			}
+		}
+	}
+}
+
+func TestMeanBelowLookaheadIsRefused(t *testing.T) {
+	_, err := sim.NewProgram(Model(), &Params{Entities: 1, Population: 1, Lookahead: 2, Mean: 1}, sim.Space{}, 1, 10)
+	if err == nil {
+		t.Fatal("it is taken")
+	}
+}
