@@ -1,6 +1,9 @@
 package sim
 
-import "unsafe"
+import (
+	"reflect"
+	"unsafe"
+)
 
 // Context is what a handler acts through. It is valid until the handler returns.
 //
@@ -130,7 +133,10 @@ func (c *Context) Remove() { c.eng.Remove() }
 
 // Public declares the attributes that entities publish beside their motion: plain data of at most 32
 // bytes.
-type Public[A any] struct{}
+type Public[A any] struct {
+	// runs are the stretches of memory that hold data, where A has padding between them.
+	runs []run
+}
 
 // DefinePublic declares published attributes of type A.
 func DefinePublic[A any](b *Builder) Public[A] {
@@ -138,13 +144,17 @@ func DefinePublic[A any](b *Builder) Public[A] {
 		b.fail("published attributes %T: at most %d bytes", *new(A), InlinePayload)
 	}
 	b.mustBePlain("published attributes", *new(A))
+	c, err := newCodec(reflect.TypeFor[A]())
+	if err == nil && c.fixed != int(unsafe.Sizeof(*new(A))) {
+		return Public[A]{c.fields}
+	}
 	return Public[A]{}
 }
 
 // Publish is Context.Publish with attributes.
-func (Public[A]) Publish(c *Context, m Motion, a A) {
+func (p Public[A]) Publish(c *Context, m Motion, a A) {
 	var b Body
-	*(*A)(unsafe.Pointer(&b)) = a
+	putPlain(unsafe.Pointer(&b), &a, p.runs)
 	c.eng.Publish(m, b, true)
 }
 

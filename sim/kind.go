@@ -144,6 +144,9 @@ func Handle[S, P any](k Kind[S], e Event[P], h func(c *Context, s *S, p P)) {
 // OnStart sets what an entity of kind k does first: at time 0 for the scenario's entities, at the
 // time of spawning for the others, before every other event of that time (class system).
 func OnStart[S any](k Kind[S], h func(c *Context, s *S)) {
+	if k.b.prog.Kinds[k.id].Start != nil {
+		k.b.fail("kind %s has two start handlers", k.b.prog.Kinds[k.id].Name)
+	}
 	k.b.prog.Kinds[k.id].Start = func(c *Context, state unsafe.Pointer, _ *Message) { h(c, (*S)(state)) }
 }
 
@@ -197,15 +200,18 @@ func (e Event[P]) Init(b *Builder, id EntityID, at Time, payload P) {
 	p.Initial = append(p.Initial, ev)
 }
 
-// put copies a payload to zeroed memory, without padding: what padding holds is chance, and payloads
-// are part of the digest.
-func (e Event[P]) put(dst unsafe.Pointer, payload *P) {
-	if e.runs == nil {
-		*(*P)(dst) = *payload
+// put copies a payload to zeroed memory.
+func (e Event[P]) put(dst unsafe.Pointer, payload *P) { putPlain(dst, payload, e.runs) }
+
+// putPlain copies a plain value to zeroed memory without its padding: what padding holds is chance, and
+// payloads are part of the digest. runs is nil where there is none.
+func putPlain[T any](dst unsafe.Pointer, v *T, runs []run) {
+	if runs == nil {
+		*(*T)(dst) = *v
 		return
 	}
-	for _, r := range e.runs {
+	for _, r := range runs {
 		copy(unsafe.Slice((*byte)(unsafe.Add(dst, r.offset)), r.size),
-			unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(payload), r.offset)), r.size))
+			unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(v), r.offset)), r.size))
 	}
 }

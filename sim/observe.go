@@ -18,7 +18,17 @@ const (
 
 // String returns the name of the sort.
 func (k SeriesKind) String() string {
-	return [...]string{"counter", "gauge", "sample", "table"}[k]
+	switch k {
+	case CounterSeries:
+		return "counter"
+	case GaugeSeries:
+		return "gauge"
+	case SampleSeries:
+		return "sample"
+	case TableSeries:
+		return "table"
+	}
+	return "unknown"
 }
 
 // SeriesInfo describes an observed series.
