@@ -55,6 +55,8 @@ type conductor struct {
 	full     chan struct{}
 	collect  collector
 
+	// turns counts how often a worker took a region.
+	turns          int
 	cuts, migrated int
 }
 
@@ -134,6 +136,7 @@ func (c *conductor) turn(i int, bound sim.Time) {
 	c.inbox[i] = nil
 	c.busy[i] = true
 	c.running++
+	c.turns++
 	c.mu.Unlock()
 	// Deferred, since a handler may end the goroutine.
 	defer func() {

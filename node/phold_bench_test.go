@@ -3,8 +3,9 @@ package node_test
 import (
 	"context"
 	"fmt"
-	"math"
-	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,12 +14,14 @@ import (
 	"github.com/simnode/simnode/sim"
 )
 
-func pholdProgram(t testing.TB, entities int64, end sim.Duration, edit func(*phold.Params)) *sim.Program {
+// The benchmarks compare within one run, in turn, since machines are shared and noisy: each iteration
+// runs both sides once, and the medians of rates and ratios are reported. Repeat them with
+//
+//	go test ./node -run XXX -bench PHOLD -benchtime 9x
+
+func pholdProgram(t testing.TB, entities int64, end sim.Duration) *sim.Program {
 	p := &phold.Params{Entities: entities, Population: 1, Lookahead: 100 * sim.Millisecond, Mean: sim.Second,
 		Remote: 0.5, Destinations: "uniform", Radius: 3}
-	if edit != nil {
-		edit(p)
-	}
 	prog, err := sim.NewProgram(phold.Model(), p, sim.Space{}, 1, sim.Time(end))
 	if err != nil {
 		t.Fatal(err)
@@ -26,48 +29,25 @@ func pholdProgram(t testing.TB, entities int64, end sim.Duration, edit func(*pho
 	return prog
 }
 
-func runPHOLD(t testing.TB, entities int64, end sim.Duration, o node.Options) (*node.Outcome, time.Duration) {
-	prog := pholdProgram(t, entities, end, nil)
-	start := time.Now()
-	out, err := node.Run(context.Background(), prog, o)
+// runPHOLD returns the outcome and the rate of events a second, setting up left out on both sides.
+func runPHOLD(t testing.TB, entities int64, end sim.Duration, o node.Options) (*node.Outcome, float64) {
+	out, err := node.Run(context.Background(), pholdProgram(t, entities, end), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out, time.Since(start)
+	return out, float64(out.Events) / out.Elapsed.Seconds()
 }
 
-// bareEvent is what the hand-written loop queues: when and for whom.
-type bareEvent struct {
-	t  int64
-	to int64
-}
-
-// barePHOLD is PHOLD without an engine: a 4-ary heap of values, the states in one slice, the same
-// draws in the same order.
-func barePHOLD(entities int64, end int64) (events int64, elapsed time.Duration) {
+// barePHOLD is PHOLD without an engine, as one would write it by hand: a 4-ary heap of values (when,
+// for whom), the states in one slice, the same draws. It keeps neither a digest nor the order of
+// simultaneous events.
+func barePHOLD(entities, end int64) (events int64, rate float64) {
 	const lookahead, above = int64(100 * sim.Millisecond), sim.Duration(900 * sim.Millisecond)
-	type state struct {
-		rng   sim.Rand
-		count int64
-	}
-	states := make([]state, entities)
-	heap := make([]bareEvent, 0, entities+1)
-	push := func(e bareEvent) {
-		heap = append(heap, e)
-		i := len(heap) - 1
-		for i > 0 {
-			parent := (i - 1) / 4
-			if heap[parent].t <= e.t {
-				break
-			}
-			heap[i] = heap[parent]
-			i = parent
-		}
-		heap[i] = e
-	}
+	states := make([]bareState, entities)
+	heap := make(bareHeap, 0, entities)
 	for i := range states {
 		states[i].rng = sim.NewRand(1, sim.EntityID(i+1))
-		push(bareEvent{int64(states[i].rng.ExpDuration(sim.Second)), int64(i)})
+		heap = heap.push(bareEvent{int64(states[i].rng.ExpDuration(sim.Second)), int64(i)})
 	}
 	start := time.Now()
 	for heap[0].t < end {
@@ -77,59 +57,129 @@ func barePHOLD(entities int64, end int64) (events int64, elapsed time.Duration) 
 		events++
 		to := e.to
 		if s.rng.Float64() < 0.5 {
-			to = s.rng.IntN(entities - 1)
-			if to >= e.to {
+			if to = s.rng.IntN(entities - 1); to >= e.to {
 				to++
 			}
 		}
-		n := bareEvent{e.t + lookahead + int64(s.rng.ExpDuration(above)), to}
-		// Replace the top and sift down.
-		i := 0
-		for {
-			c := 4*i + 1
-			if c >= len(heap) {
-				break
-			}
-			best := c
-			for k := c + 1; k < min(c+4, len(heap)); k++ {
-				if heap[k].t < heap[best].t {
-					best = k
-				}
-			}
-			if heap[best].t >= n.t {
-				break
-			}
-			heap[i] = heap[best]
-			i = best
-		}
-		heap[i] = n
+		heap.replaceTop(bareEvent{e.t + lookahead + int64(s.rng.ExpDuration(above)), to})
 	}
-	return events, time.Since(start)
+	return events, float64(events) / time.Since(start).Seconds()
 }
 
-var _ = fmt.Sprint
-var _ = math.Pi
-var _ = bits.Len
+type bareState struct {
+	rng   sim.Rand
+	count int64
+}
 
-func TestQuick(t *testing.T) {
-	for _, n := range []int64{1024, 16384, 262144, 1000000} {
-		end := sim.Duration(3e6/float64(n)*1e9) + 2*sim.Second
-		ev, el := barePHOLD(n, int64(end))
-		t.Logf("%8d bare      %8d events %6.2f M/s", n, ev, float64(ev)/el.Seconds()/1e6)
-		var digest uint64
-		for _, rw := range [][2]int{{1, 1}, {2, 1}, {2, 2}, {4, 2}, {8, 2}} {
-			out, el := runPHOLD(t, n, end, node.Options{Regions: rw[0], Workers: rw[1]})
-			var busy time.Duration
-			for _, r := range out.Regions {
-				busy += r.Busy
-			}
-			t.Logf("%8d r%d w%d     %8d events %6.2f M/s %6.2f M/s busy  digest %x", n, rw[0], rw[1], out.Events, float64(out.Events)/el.Seconds()/1e6, float64(out.Events)/busy.Seconds()/1e6, out.Digest)
-			if digest == 0 {
-				digest = out.Digest
-			}
-			if out.Digest != digest {
-				t.Error("digest differs")
+type bareEvent struct {
+	t  int64
+	to int64
+}
+
+// bareHeap is a 4-ary heap by time.
+type bareHeap []bareEvent
+
+func (h bareHeap) push(e bareEvent) bareHeap {
+	h = append(h, e)
+	i := len(h) - 1
+	for i > 0 && h[(i-1)/4].t > e.t {
+		h[i] = h[(i-1)/4]
+		i = (i - 1) / 4
+	}
+	h[i] = e
+	return h
+}
+
+func (h bareHeap) replaceTop(e bareEvent) {
+	i := 0
+	for {
+		c := 4*i + 1
+		if c >= len(h) {
+			break
+		}
+		best := c
+		for k := c + 1; k < min(c+4, len(h)); k++ {
+			if h[k].t < h[best].t {
+				best = k
 			}
 		}
+		if h[best].t >= e.t {
+			break
+		}
+		h[i] = h[best]
+		i = best
 	}
+	h[i] = e
+}
+
+// pholdEnd is how long to run n entities for some millions of events.
+func pholdEnd(n int64) sim.Duration {
+	return sim.Duration(max(3e6/float64(n), 6) * float64(sim.Second))
+}
+
+func pholdSizes() []int64 { return []int64{1024, 16384, 262144, 1000000} }
+
+// BenchmarkPHOLDOneRegion is one region on one worker against the bare loop.
+func BenchmarkPHOLDOneRegion(b *testing.B) {
+	for _, n := range pholdSizes() {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var bares, engines, ratios []float64
+			for range b.N {
+				_, bare := barePHOLD(n, int64(pholdEnd(n)))
+				runtime.GC()
+				_, engine := runPHOLD(b, n, pholdEnd(n), node.Options{Regions: 1, Workers: 1})
+				runtime.GC()
+				bares, engines, ratios = append(bares, bare), append(engines, engine), append(ratios, engine/bare)
+			}
+			b.ReportMetric(median(bares)/1e6, "bare-Mev/s")
+			b.ReportMetric(median(engines)/1e6, "engine-Mev/s")
+			b.ReportMetric(median(ratios), "x-bare")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkPHOLDTwoWorkers is two workers on one simulation against the ceiling of the machine: two
+// independent runs of one worker each, side by side.
+func BenchmarkPHOLDTwoWorkers(b *testing.B) {
+	for _, n := range pholdSizes() {
+		for _, regions := range []int{2, 4, 8} {
+			b.Run(fmt.Sprintf("%d/regions=%d", n, regions), func(b *testing.B) {
+				var ceilings, engines, ratios []float64
+				for range b.N {
+					ceiling := sideBySide(b, n)
+					runtime.GC()
+					_, engine := runPHOLD(b, n, pholdEnd(n), node.Options{Regions: regions, Workers: 2})
+					runtime.GC()
+					ceilings, engines, ratios = append(ceilings, ceiling), append(engines, engine), append(ratios, engine/ceiling)
+				}
+				b.ReportMetric(median(ceilings)/1e6, "ceiling-Mev/s")
+				b.ReportMetric(median(engines)/1e6, "engine-Mev/s")
+				b.ReportMetric(median(ratios), "x-ceiling")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// sideBySide returns the summed rate of two independent runs at once.
+func sideBySide(b *testing.B, n int64) float64 {
+	programs := [2]*sim.Program{pholdProgram(b, n, pholdEnd(n)), pholdProgram(b, n, pholdEnd(n))}
+	var rates [2]float64
+	var both sync.WaitGroup
+	for i, p := range programs {
+		both.Go(func() {
+			if out, err := node.Run(context.Background(), p, node.Options{Regions: 1, Workers: 1}); err == nil {
+				rates[i] = float64(out.Events) / out.Elapsed.Seconds()
+			}
+		})
+	}
+	both.Wait()
+	return rates[0] + rates[1]
+}
+
+func median(x []float64) float64 {
+	x = slices.Clone(x)
+	slices.Sort(x)
+	return x[len(x)/2]
 }
