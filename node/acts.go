@@ -14,19 +14,26 @@ func (r *region) Schedule(d sim.Duration, event uint16, p sim.Priority, b sim.Bo
 	if d <= 0 {
 		r.checkDelay(d, event, r.self)
 	}
-	m := sim.Message{
-		Time: r.msg.Time.Add(d),
-		Key:  sim.MakeKey(p, r.self.id),
-		Seq:  r.nextSeq()<<16 | uint64(event),
-		Dst:  uint64(makePlace(r.id, r.slot, r.self.gen)),
-		Body: b,
+	e := r.self
+	e.seq++
+	t := r.msg.Time.Add(d)
+	key := sim.MakeKey(p, e.id)
+	seq := e.seq<<16 | uint64(event)
+	r.enqueue(t, key, seq, makePlace(r.id, r.slot, e.gen), b)
+	return sim.Ref{At: t, Key: key, Seq: seq}
+}
+
+// enqueue queues an event of the region; an event at no time is dropped.
+func (r *region) enqueue(t sim.Time, key, seq uint64, at place, b sim.Body) {
+	if t == sim.Never {
+		r.freeBlob(&sim.Message{Seq: seq, Body: b})
+		return
 	}
-	if m.Time != sim.Never {
-		r.queue.push(&m)
-	} else {
-		r.freeBlob(&m)
+	if s := r.queue.slot(t); s != nil {
+		s.Time, s.Key, s.Seq, s.Dst, s.Body = t, key, seq, uint64(at), b
+		return
 	}
-	return sim.Ref{At: m.Time, Key: m.Key, Seq: m.Seq}
+	r.queue.pushLate(&sim.Message{Time: t, Key: key, Seq: seq, Dst: uint64(at), Body: b})
 }
 
 func (r *region) nextSeq() uint64 {
@@ -80,50 +87,43 @@ func (r *region) Send(to sim.EntityID, d sim.Duration, event uint16, p sim.Prior
 	if w.localSends {
 		r.checkReach(to, event)
 	}
-	m := sim.Message{
-		Time: r.msg.Time.Add(d),
-		Key:  sim.MakeKey(p, r.self.id),
-		Seq:  r.nextSeq()<<16 | uint64(event),
-		Body: b,
-	}
-	if m.Time == sim.Never {
-		r.freeBlob(&m)
-		return
-	}
-	r.route(to, d, &m)
+	r.self.seq++
+	r.route(to, r.msg.Time.Add(d), sim.MakeKey(p, r.self.id), r.self.seq<<16|uint64(event), b)
 }
 
-// route puts a message on its way to an entity.
-func (r *region) route(to sim.EntityID, d sim.Duration, m *sim.Message) {
+// route puts an event on its way to another entity.
+func (r *region) route(to sim.EntityID, t sim.Time, key, seq uint64, b sim.Body) {
 	w := r.world
-	if w.regions == 1 && uint64(to)-1 < uint64(w.dense) {
-		m.Dst = uint64(to) - 1 // in one region the scenario's entities sit in slots by id
-	} else {
-		m.Dst = uint64(w.dir.find(to))
-	}
-	at := place(m.Dst)
-	if at == nowhere {
-		r.checkExists(to, m)
-	} else if at.region() != r.id {
-		r.post(at.region(), m)
+	at := place(to) - 1
+	if w.regions > 1 || uint64(to)-1 >= uint64(w.dense) {
+		at = w.dir.find(to)
+	} // else one region, where the scenario's entities sit in slots by id
+	switch {
+	case at == nowhere:
+		r.checkExists(to, uint16(seq))
+	case at.region() != r.id:
+		r.post(at.region(), &sim.Message{Time: t, Key: key, Seq: seq, Dst: uint64(at), Body: b})
 		return
+	case t == r.msg.Time:
+		r.checkDelay(0, uint16(seq), r.ents.at(at.slot()))
 	}
-	if d == 0 && at != nowhere {
-		r.checkDelay(0, m.Event(), r.ents.at(at.slot()))
-	}
-	r.queue.push(m)
+	r.enqueue(t, key, seq, at, b)
 }
 
 // checkExists refuses an id that no entity can ever have had.
-func (r *region) checkExists(to sim.EntityID, m *sim.Message) {
+func (r *region) checkExists(to sim.EntityID, event uint16) {
 	if to == 0 || to < 1<<60 {
 		r.breach("event %s sent to entity %d, which never existed: the scenario's entities are 1 to %d",
-			r.world.prog.EventName(m.Event()), to, r.world.dense)
+			r.world.prog.EventName(event), to, r.world.dense)
 	}
 }
 
 // post puts a message into the outbox of another region.
 func (r *region) post(region int, m *sim.Message) {
+	if m.Time == sim.Never {
+		r.freeBlob(m)
+		return
+	}
 	o := r.out[region]
 	if r.blobs.used > 0 && r.isLarge(m) {
 		o.blobs = append(o.blobs, r.blobs.take(m.Body.A))

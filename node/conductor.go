@@ -32,6 +32,8 @@ type conductor struct {
 	solver *lbts.Solver
 
 	workers int
+	// spin says that every worker has a processor, so that one that waits may stay awake.
+	spin    bool
 	busy    []bool
 	running int
 	// inbox holds the batches sent to a region that it has not taken in.
@@ -72,7 +74,7 @@ func newConductor(w *world, o Options) (*conductor, error) {
 		return nil, err
 	}
 	c := &conductor{
-		w: w, solver: s, workers: o.Workers, busy: make([]bool, w.regions),
+		w: w, solver: s, workers: o.Workers, spin: runtime.GOMAXPROCS(0) >= o.Workers, busy: make([]bool, w.regions),
 		inbox: make([][]*outbox, w.regions), cap: w.prog.End,
 		finished: make(chan struct{}), full: make(chan struct{}, 1),
 	}
@@ -299,7 +301,7 @@ func (c *conductor) changed() {
 // wait waits for a change: first awake, since it comes soon if others work, then asleep.
 func (c *conductor) wait() {
 	seen := c.version.Load()
-	if runtime.GOMAXPROCS(0) >= c.workers {
+	if c.spin {
 		c.mu.Unlock()
 		for range spins {
 			if c.version.Load() != seen {

@@ -129,37 +129,47 @@ func (q *queue) len() int { return q.n - len(q.cancelled) }
 
 // push adds a copy of m.
 func (q *queue) push(m *sim.Message) {
+	if s := q.slot(m.Time); s != nil {
+		*s = *m
+		return
+	}
+	q.pushLate(m)
+}
+
+// slot makes room for an event at time t, which the caller must write there at once, or returns nil if
+// the event is a late one: then pushLate takes it. It saves a copy of what is sent most often.
+func (q *queue) slot(t sim.Time) *sim.Message {
+	day := int64(t) >> q.shift
+	if day <= q.day {
+		return nil
+	}
 	q.n++
-	day := int64(m.Time) >> q.shift
-	switch {
-	case day <= q.day:
-		q.pushLate(m)
-	case day < q.limit:
+	b := &q.far
+	if day < q.limit {
 		i := day & (ringDays - 1)
-		b := &q.ring[i]
+		b = &q.ring[i]
 		if b.n == 0 {
 			q.filled[i>>6] |= 1 << (i & 63)
 		}
-		q.append(b, m)
-	default:
-		q.append(&q.far, m)
 	}
-}
-
-func (q *queue) append(b *bucket, m *sim.Message) {
 	k := b.n & (chunkEvents - 1)
 	if k == 0 {
-		if n := len(q.lists); b.chunks == nil && n > 0 {
-			b.chunks, q.lists = q.lists[n-1], q.lists[:n-1]
-		}
-		b.tail = q.newChunk()
-		b.chunks = append(b.chunks, b.tail)
+		q.extend(b)
 	}
-	b.tail[k] = *m
 	b.n++
-	if m.Time < b.min {
-		b.min = m.Time
+	if t < b.min {
+		b.min = t
 	}
+	return &b.tail[k]
+}
+
+// extend gives b another chunk.
+func (q *queue) extend(b *bucket) {
+	if n := len(q.lists); b.chunks == nil && n > 0 {
+		b.chunks, q.lists = q.lists[n-1], q.lists[:n-1]
+	}
+	b.tail = q.newChunk()
+	b.chunks = append(b.chunks, b.tail)
 }
 
 func (q *queue) newChunk() *chunk {
@@ -248,12 +258,30 @@ func (q *queue) nextDay() int64 {
 // pop returns the first event if it lies below bound, or nil. The message is valid until the next
 // call of pop.
 func (q *queue) pop(bound sim.Time) *sim.Message {
+	if q.next < len(q.refs) && len(q.late) == 0 && len(q.cancelled) == 0 {
+		r := q.refs[q.next]
+		if r.t >= bound {
+			return nil
+		}
+		return q.takeNext(r)
+	}
 	for {
 		m := q.popAny(bound)
 		if m == nil || len(q.cancelled) == 0 || !q.takeCancelled(m) {
 			return m
 		}
 	}
+}
+
+// takeNext takes the next event of the open bucket.
+func (q *queue) takeNext(r ref) *sim.Message {
+	if q.next == q.warmed {
+		q.warmAhead()
+	}
+	q.next++
+	q.n--
+	q.ran++
+	return q.open.at(r.i)
 }
 
 func (q *queue) takeCancelled(m *sim.Message) bool {
@@ -279,13 +307,7 @@ func (q *queue) popAny(bound sim.Time) *sim.Message {
 			if r.t >= bound {
 				return nil
 			}
-			if q.next == q.warmed {
-				q.warmAhead()
-			}
-			q.next++
-			q.n--
-			q.ran++
-			return m
+			return q.takeNext(r)
 		}
 		if len(q.late) > 0 {
 			return q.popLate(bound)
@@ -561,6 +583,7 @@ func (q *queue) less(a, b ref) bool {
 // The late heap: a 4-ary heap of refs to messages in slots.
 
 func (q *queue) pushLate(m *sim.Message) {
+	q.n++
 	i := uint32(len(q.lateMsgs))
 	if n := len(q.lateFree); n > 0 {
 		i = q.lateFree[n-1]
