@@ -515,16 +515,15 @@ func TestCaseLeaks(t *testing.T) {
 		}
 		return y
 	}
-	allocated := func(queries int64) uint64 {
+	kept := func(queries int64) int64 {
 		prog := still(queries).program(t, 10*sim.Second)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		mustRun(t, prog, node.Options{Regions: 2, Workers: 1})
-		runtime.ReadMemStats(&after)
-		return after.TotalAlloc - before.TotalAlloc
+		before := heapInUse()
+		out := mustRun(t, prog, node.Options{Regions: 2, Workers: 1})
+		defer runtime.KeepAlive(out)
+		return int64(heapInUse()) - int64(before)
 	}
-	few, many := allocated(1_000), allocated(10_000)
-	if grown := int64(many) - int64(few); grown > 100_000 {
-		t.Errorf("9,000 more queries on a still world allocate %d bytes", grown)
+	few, many := kept(1_000), kept(10_000)
+	if grown := many - few; grown > 50_000 {
+		t.Errorf("9,000 more queries on a still world keep %d bytes", grown)
 	}
 }

@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// turnEvents is how many events a turn of a region should at least handle where others wait for
-	// its reports, loneTurn where nobody does.
-	turnEvents = 256
-	loneTurn   = 1 << 15
+	// turnTime is how long a turn of a region should at least take where others wait for its reports:
+	// long against the cost of a report, short against a lookahead's worth of events.
+	turnTime = 30 * time.Microsecond
+	// fewest and most bound the events of a turn; nobody waits for a lone region's reports.
+	fewest, most = 16, 4096
+	loneTurn     = 1 << 15
 	// fullObservations is how many observations wake whoever hands them to the sink; workers wait at
 	// four times as many.
 	fullObservations = 1 << 16
@@ -152,15 +154,21 @@ func (c *conductor) turn(i int, bound sim.Time) {
 
 	start := time.Now()
 	r.takeIn(in)
-	budget := uint64(turnEvents)
-	if c.workers == 1 && c.w.regions == 1 {
-		budget = loneTurn
-	}
-	r.run(bound, budget)
+	r.run(bound, c.budget(r))
 	if r.view != nil {
 		r.view.advance(r.now)
 	}
 	r.busy += int64(time.Since(start))
+}
+
+// budget returns how many events a turn of r should at least handle, by what its events have cost so
+// far. It affects speed only.
+func (c *conductor) budget(r *region) uint64 {
+	if c.w.regions == 1 {
+		return loneTurn
+	}
+	each := r.busy/int64(r.events+1) + 1
+	return uint64(min(max(int64(turnTime)/each, fewest), most))
 }
 
 // settle puts what region r sent where its receivers find it, and reports.

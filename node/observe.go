@@ -53,6 +53,7 @@ func (r *region) observe(series uint16, op sim.Op, v float64, row []byte) {
 		Index: r.observed, Series: series, Kind: r.self.kind, Op: op,
 	})
 	r.observed++
+	r.crowded = len(r.obs.obs) >= fullObservations
 }
 
 // collector brings the observations of all regions into one order and hands them to the sink. Which

@@ -23,6 +23,8 @@ type region struct {
 	self *entity
 	// observed counts the observations of the event being handled.
 	observed uint32
+	// crowded says that so much has been observed that the region should report.
+	crowded bool
 
 	// out holds what is sent to each other region since the last report.
 	out []*outbox
@@ -102,17 +104,20 @@ func newRegion(w *world, id int) *region {
 }
 
 // run handles events strictly below bound in order, up to the end of the day in which the budget of
-// events is used up. It returns how many it handled. With whole set it opens no bucket that reaches
-// beyond the bound.
+// events is used up.
 func (r *region) run(bound sim.Time, budget uint64) {
 	first := r.events
+	r.crowded = false
 	defer r.explain()
 	for r.events-first < budget {
 		end := min(bound, r.queue.dayEnd())
 		for m := r.queue.pop(end); m != nil; m = r.queue.pop(end) {
 			r.handle(m)
+			if r.crowded {
+				break
+			}
 		}
-		if end == bound || r.queue.peek() >= bound {
+		if r.crowded || end == bound || r.queue.peek() >= bound {
 			break
 		}
 	}

@@ -369,6 +369,7 @@ func (r *region) Nearest(k int, kinds sim.KindSet) []sim.Seen {
 	v, now := r.view, r.msg.Time
 	v.advance(now)
 	pos := r.Position()
+	k = min(k, len(v.seen))
 	for ask := k + 1; ; ask *= 2 {
 		v.hits = v.index.Nearest(now, pos, ask, v.hits[:0])
 		full := len(v.hits) == ask
