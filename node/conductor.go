@@ -40,6 +40,8 @@ type conductor struct {
 	running int
 	// inbox holds the batches sent to a region that it has not taken in.
 	inbox [][]*outbox
+	// taken holds the inbox that each region took in last, for its room.
+	taken [][]*outbox
 	spare []*outbox
 	needs []lbts.Need
 	// cap is the time of the next cut, or the end; no event at it or later runs.
@@ -77,7 +79,7 @@ func newConductor(w *world, o Options) (*conductor, error) {
 	}
 	c := &conductor{
 		w: w, solver: s, workers: o.Workers, spin: runtime.GOMAXPROCS(0) >= o.Workers, busy: make([]bool, w.regions),
-		inbox: make([][]*outbox, w.regions), cap: w.prog.End,
+		inbox: make([][]*outbox, w.regions), taken: make([][]*outbox, w.regions), cap: w.prog.End,
 		finished: make(chan struct{}), full: make(chan struct{}, 1),
 	}
 	c.wake = sync.NewCond(&c.mu)
@@ -137,7 +139,7 @@ func (c *conductor) employ(workers *sync.WaitGroup, id int) {
 func (c *conductor) turn(i int, bound sim.Time) {
 	r := c.w.rs[i]
 	in := c.inbox[i]
-	c.inbox[i] = nil
+	c.inbox[i] = c.taken[i][:0]
 	c.busy[i] = true
 	c.running++
 	c.turns++
@@ -148,6 +150,7 @@ func (c *conductor) turn(i int, bound sim.Time) {
 		c.running--
 		c.busy[i] = false
 		c.spare = append(c.spare, in...)
+		c.taken[i] = in
 		c.settle(r)
 		c.changed()
 	}()

@@ -161,7 +161,7 @@ func (m *airspace) populate(b *sim.Builder) {
 	for i := range m.net.routes {
 		r := &m.net.routes[i]
 		id := sim.Add(m.routeKind, m.net.place(r.origin), routeState{Route: int32(i)})
-		b.SetWeight(id, routeWeight)
+		b.SetWeight(id, r.perSecond*r.flightTime.Seconds())
 	}
 	for i, a := range m.radar {
 		id := sim.Add(m.radarKind, m.net.place(a), radarState{Airport: a})
@@ -176,11 +176,12 @@ func (m *airspace) populate(b *sim.Builder) {
 	m.airborne = sim.DefineGauge(b, "airborne", "aircraft", "aircraft in the air", float64(m.atStart))
 }
 
-// Weights of the first cut into regions, an aircraft being 1: a scan of a radar sees a hundred
-// aircraft where a look sees one or two, and a route only counts its departures.
+// Weights of the first cut into regions, an aircraft in the air all day being 1, which a route weighs
+// as many times as it has aircraft in the air on average. A scan of a radar sees a hundred aircraft
+// where a look sees one or two; an aircraft that is in the air at the start is soon gone.
 const (
-	routeWeight = 0.01
-	radarWeight = 8
+	aircraftWeight = 0.1
+	radarWeight    = 8
 )
 
 // addFlying adds the aircraft of route i that departed before time 0 and have not arrived: the same
@@ -194,7 +195,8 @@ func (m *airspace) addFlying(b *sim.Builder, i int32) {
 			return
 		}
 		f := flight{Depart: t, Route: i}
-		sim.Add(m.aircraftKind, m.space.Position(m.motion(f), 0), f)
+		id := sim.Add(m.aircraftKind, m.space.Position(m.motion(f), 0), f)
+		b.SetWeight(id, aircraftWeight)
 		m.atStart++
 	}
 }
