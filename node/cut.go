@@ -12,7 +12,7 @@ func (c *conductor) cut(t sim.Time) {
 	for i, r := range w.rs {
 		r.takeIn(c.inbox[i])
 		c.spare = append(c.spare, c.inbox[i]...)
-		c.inbox[i] = nil
+		c.inbox[i] = c.inbox[i][:0]
 	}
 	if w.space != nil {
 		for _, r := range w.rs {

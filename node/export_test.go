@@ -152,3 +152,11 @@ func RunCountingTurns(p *sim.Program, o Options) (*Outcome, int, error) {
 	out, err := c.complete(context.Background(), o)
 	return out, c.turns, err
 }
+
+// Kept returns how many records of publications the regions keep for entities of their own.
+func (in Inside) Kept() (n int) {
+	for _, r := range in.w.rs {
+		n += len(r.view.own)
+	}
+	return n
+}
