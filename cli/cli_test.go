@@ -168,7 +168,7 @@ func TestReportPageHoldsSummaryPictureAndSeries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"A trial", "A dot", "<circle", "level", "by_year", "map version", "region 3"} {
+	for _, want := range []string{"A trial", "A dot", "<circle", "level", "by_year", "map version", "region 3", "Event rate", "Load by region over simulated time"} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page has no %q", want)
 		}

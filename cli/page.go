@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 
+	"github.com/simnode/simnode/node"
 	"github.com/simnode/simnode/record/report"
 	"github.com/simnode/simnode/sim"
 )
@@ -58,6 +60,7 @@ func (j *job) page(s *summary, pictures []sim.Picture) ([]byte, error) {
 	for i, info := range j.program.Series {
 		r.Series = append(r.Series, report.Series{Name: info.Name, Unit: info.Unit, Doc: info.Doc, Kind: info.Kind, Stats: j.recorder.Stats(i)})
 	}
+	r.Load, r.Rate = loads(j.outcome, j.program.End)
 	for _, load := range j.outcome.Regions {
 		r.RegionEvents = append(r.RegionEvents, load.Events)
 		r.RegionBusy = append(r.RegionBusy, load.Busy.Seconds())
@@ -68,4 +71,31 @@ func (j *job) page(s *summary, pictures []sim.Picture) ([]byte, error) {
 	var b bytes.Buffer
 	err := report.Write(&b, r)
 	return b.Bytes(), err
+}
+
+// pageBins is into how many intervals the page divides a run to show its load.
+const pageBins = 288
+
+// loads returns the events of each region in each bin, and the rate of events per simulated second. Bins
+// that an interrupted run did not reach are NaN.
+func loads(out *node.Outcome, end sim.Time) (load [][]float64, rate []float64) {
+	width := end.Seconds() / pageBins
+	rate = make([]float64, pageBins)
+	for _, r := range out.Regions {
+		bins := make([]float64, len(r.Bins))
+		for i, n := range r.Bins {
+			bins[i] = float64(n)
+			rate[i] += float64(n) / width
+		}
+		load = append(load, bins)
+	}
+	for i := range rate {
+		if out.End < end && float64(i)*width >= out.End.Seconds() {
+			rate[i] = math.NaN()
+			for _, bins := range load {
+				bins[i] = math.NaN()
+			}
+		}
+	}
+	return load, rate
 }

@@ -183,6 +183,9 @@ func (j *job) open() (err error) {
 	if j.options.Trace || len(j.program.Series) > 0 {
 		j.options.Sink = j.recorder
 	}
+	if j.level >= record.Summary && r.Report {
+		j.options.Bins = pageBins
+	}
 	if !j.flags.quiet {
 		j.progress = newProgress(j.env.stderr)
 		j.options.Progress = j.progress.show

@@ -39,6 +39,7 @@ type region struct {
 	// events handled, dropped (for entities that are gone), and the wall time spent, for the report.
 	events, dropped uint64
 	busy            int64
+	load            load
 	// gone folds the digests of the entities that were removed.
 	gone uint64
 	// now is the time of the last event handled.
@@ -100,6 +101,7 @@ func newRegion(w *world, id int) *region {
 		r.kinds = append(r.kinds, regionKind{k.Handlers, k.Start, nil})
 	}
 	r.obs = new(obsBatch)
+	r.load = newLoad(w.bins, w.prog.End)
 	return r
 }
 
@@ -174,6 +176,9 @@ func (r *region) handle(m *sim.Message) {
 		e.last, e.zero = m.Time, 0
 	}
 	r.now = m.Time
+	if m.Time >= r.load.next {
+		r.load.open(m.Time, r.events)
+	}
 	r.events++
 	r.fold(e, m)
 	r.ctx.Begin(m.Time, e.id, &e.rng, m)

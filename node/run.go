@@ -25,6 +25,9 @@ type Options struct {
 	Sink sim.Sink
 	// Trace hands every event that is handled to the sink as well.
 	Trace bool
+	// Bins is into how many equal intervals of the run the events of each region are counted; 0 counts
+	// nothing.
+	Bins int
 	// Progress, if not nil, is called several times a second from the goroutine that called Run.
 	Progress func(Progress)
 	// ChainLimit is how many events without delay an entity may be sent at one time; 0 means
@@ -72,16 +75,23 @@ type RegionLoad struct {
 	Entities int
 	// Busy is the wall time for which a worker ran the region.
 	Busy time.Duration
+	// Bins holds the events in each of Options.Bins intervals.
+	Bins []uint64
 }
 
 // MaxRegions is the largest number of regions.
 const MaxRegions = maxRegions
+
+// maxBins bounds Options.Bins.
+const maxBins = 1 << 20
 
 // Check reports why a program cannot run with these options, or nil. It is what Run checks first.
 func Check(p *sim.Program, o Options) error {
 	switch {
 	case o.Regions < 0 || o.Regions > MaxRegions:
 		return fmt.Errorf("%d regions: from 1 to %d are possible", o.Regions, MaxRegions)
+	case o.Bins < 0 || o.Bins > maxBins:
+		return fmt.Errorf("%d bins: from 0 to %d are possible", o.Bins, maxBins)
 	case o.Workers < 0:
 		return fmt.Errorf("%d workers: at least 1 is needed", o.Workers)
 	case o.Regions > 1 && p.Limits.Lookahead == 0:
@@ -199,7 +209,7 @@ func (c *conductor) outcome() *Outcome {
 		out.Events += r.events
 		out.Dropped += r.dropped
 		out.Entities += r.ents.len()
-		out.Regions = append(out.Regions, RegionLoad{r.events, r.ents.len(), time.Duration(r.busy)})
+		out.Regions = append(out.Regions, RegionLoad{r.events, r.ents.len(), time.Duration(r.busy), r.load.close(r.events)})
 	}
 	group.Wait()
 	for _, d := range digests {

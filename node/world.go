@@ -26,6 +26,7 @@ type world struct {
 	chainLimit uint32
 	trace      bool
 	sink       sim.Sink
+	bins       int
 
 	// space and pmap are nil without a space.
 	space *spatial.Space
@@ -44,7 +45,6 @@ type world struct {
 
 	// buffers of the regions for encoding states.
 	buffers [][]byte
-	nearby  []int
 }
 
 // newWorld cuts the program into regions and places its entities.
@@ -52,7 +52,7 @@ func newWorld(p *sim.Program, o Options) (*world, error) {
 	w := &world{
 		prog: p, regions: o.Regions, dense: len(p.EntityKind), limits: p.Limits,
 		lookahead: p.Limits.Lookahead, localSends: p.Limits.LocalSends,
-		chainLimit: o.ChainLimit, trace: o.Trace && o.Sink != nil, sink: o.Sink,
+		chainLimit: o.ChainLimit, trace: o.Trace && o.Sink != nil, sink: o.Sink, bins: o.Bins,
 		cutEvery: sim.Forever, buffers: make([][]byte, o.Regions),
 	}
 	w.dir = newDirectory(w.dense)
@@ -177,6 +177,7 @@ func (w *world) settle(owner []int32) {
 			}
 		}
 	}
+	w.makeRoom(owner)
 	for i, kind := range p.EntityKind {
 		r := w.rs[owner[i]]
 		id := sim.EntityID(i + 1)
@@ -207,6 +208,21 @@ func (w *world) settle(owner []int32) {
 				Seq: e.seq<<16 | uint64(ev.Event), Dst: uint64(at), Body: ev.Body,
 			})
 		}
+	}
+}
+
+// makeRoom gives each region room for the places of as many entities as it begins with.
+func (w *world) makeRoom(owner []int32) {
+	if w.space == nil {
+		return
+	}
+	counts := make([]int, w.regions)
+	for _, i := range owner {
+		counts[i]++
+	}
+	for i, r := range w.rs {
+		r.pos = make([]sim.Vec, 0, counts[i])
+		r.view.pub = make([]uint32, 0, counts[i])
 	}
 }
 
