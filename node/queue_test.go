@@ -394,47 +394,47 @@ func TestQueueAllocatesNothingInSteadyState(t *testing.T) {
 }
 
 // TestEntityOverhead measures what the engine keeps for each of a million entities, beside their
-// states.
+// states: what it holds more than for a thousand.
 func TestEntityOverhead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a million entities")
 	}
-	type state struct{ N uint64 }
-	const entities = 1_000_000
-	for _, c := range []struct {
-		name    string
-		space   sim.Space
-		regions int
-	}{
-		{"without space", sim.Space{}, 1},
-		{"without space, two regions", sim.Space{}, 2},
-		{"on a plane", sim.Space{Kind: sim.Plane, Dims: 2, Bounds: sim.Box{Max: sim.Vec{X: 1000, Y: 1000}}}, 1},
-		{"on a plane, two regions", sim.Space{Kind: sim.Plane, Dims: 2, Bounds: sim.Box{Max: sim.Vec{X: 1000, Y: 1000}}}, 2},
-	} {
-		before := heapInUse()
-		m := sim.Define(sim.Model{Name: "many"}, func(b *sim.Builder, _ *struct{}) error {
-			b.SetSpace(c.space)
-			b.SetLimits(sim.Limits{Lookahead: sim.Second, Range: 1, Speed: 1})
-			k := sim.DefineKind[state](b, "one", "")
-			for i := range entities {
-				sim.Add(k, sim.Vec{X: float64(i % 1000), Y: float64(i / 1000)}, state{1})
+	square := sim.Space{Kind: sim.Plane, Dims: 2, Bounds: sim.Box{Max: sim.Vec{X: 1000, Y: 1000}}}
+	const few, many = 1000, 1_001_000
+	for _, space := range []sim.Space{{}, square} {
+		for _, regions := range []int{1, 2} {
+			per := float64(heldBy(t, many, space, regions)-heldBy(t, few, space, regions)) / (many - few)
+			t.Logf("space %d, %d regions: %.1f bytes per entity", space.Kind, regions, per)
+			if per > 100 {
+				t.Errorf("space %d, %d regions: %.1f bytes per entity beside its state, more than 100", space.Kind, regions, per)
 			}
-			return nil
-		})
-		p, err := sim.NewProgram(m, &struct{}{}, sim.Space{}, 1, sim.Time(sim.Second))
-		if err != nil {
-			t.Fatal(err)
 		}
-		w, err := newWorld(p, Options{Regions: c.regions, Workers: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		per := float64(heapInUse()-before)/entities - 8
-		t.Logf("%s: %.1f bytes per entity", c.name, per)
-		if per > 100 {
-			t.Errorf("%s: %.1f bytes per entity beside its state, more than 100", c.name, per)
-		}
-		runtime.KeepAlive(w)
-		runtime.KeepAlive(p)
 	}
+}
+
+// heldBy returns how many bytes an engine with so many entities holds, without their states.
+func heldBy(t *testing.T, entities int, space sim.Space, regions int) int {
+	type state struct{ N uint64 }
+	before := heapInUse()
+	m := sim.Define(sim.Model{Name: "many"}, func(b *sim.Builder, _ *struct{}) error {
+		b.SetSpace(space)
+		b.SetLimits(sim.Limits{Lookahead: sim.Second, Range: 1, Speed: 1})
+		k := sim.DefineKind[state](b, "one", "")
+		for i := range entities {
+			sim.Add(k, sim.Vec{X: float64(i % 1000), Y: float64(i/1000) * 0.9}, state{1})
+		}
+		return nil
+	})
+	p, err := sim.NewProgram(m, &struct{}{}, sim.Space{}, 1, sim.Time(sim.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWorld(p, Options{Regions: regions, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := int(heapInUse()-before) - 8*entities
+	runtime.KeepAlive(w)
+	runtime.KeepAlive(p)
+	return held
 }
