@@ -96,7 +96,7 @@ func (r *region) handOver(slot uint32, to *region) place {
 	*n = *e
 	n.gen = gen
 	n.state = to.kinds[e.kind].store.Take(r.kinds[e.kind].store, e.state)
-	if i := r.view.pub[slot]; i > 0 {
+	if i := r.view.published(slot); i > 0 {
 		own := r.view.own[i-1]
 		own.slot = there
 		to.view.adopt(own)
@@ -123,7 +123,7 @@ func (r *region) forward(m *sim.Message, at place, cancelled bool) {
 
 // vacate frees the slot of an entity that was handed over.
 func (r *region) vacate(slot uint32) {
-	if r.view.pub[slot] > 0 {
+	if r.view.published(slot) > 0 {
 		r.view.drop(slot)
 	}
 	r.ents.remove(slot)

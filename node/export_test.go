@@ -112,7 +112,7 @@ func (in Inside) checkView(r *region, owner map[sim.EntityID]int, t sim.Time, cu
 		}
 		if at, alive := owner[id]; alive {
 			o := in.w.rs[at]
-			own := o.view.pub[in.w.dir.find(id).slot()]
+			own := o.view.published(in.w.dir.find(id).slot())
 			if own == 0 || !o.view.own[own-1].regions.has(r.id) {
 				return fmt.Errorf("region %d knows entity %d, whose boundary list leaves it out", r.id, id)
 			}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"math"
+	"slices"
 
 	"github.com/simnode/simnode/sim"
 	"github.com/simnode/simnode/spatial"
@@ -21,7 +22,8 @@ type view struct {
 	// pending are publications that are not visible yet, a heap by (visible, id, seq).
 	pending []publication
 
-	// own holds what the region's entities published, by the index that pub gives for a slot (less 1).
+	// own holds what the region's entities published, by the index that pub gives for a slot (less 1);
+	// pub ends with the last slot of an entity that published.
 	own     []ownPublication
 	ownFree []uint32
 	pub     []uint32
@@ -86,14 +88,13 @@ func newView(w *world) *view {
 func (r *region) place(slot uint32, pos sim.Vec) {
 	for len(r.pos) <= int(slot) {
 		r.pos = append(r.pos, sim.Vec{})
-		r.view.pub = append(r.view.pub, 0)
 	}
-	r.pos[slot], r.view.pub[slot] = pos, 0
+	r.pos[slot] = pos
 }
 
 // position returns where the entity in a slot is at time t.
 func (r *region) position(slot uint32, t sim.Time) sim.Vec {
-	if i := r.view.pub[slot]; i > 0 {
+	if i := r.view.published(slot); i > 0 {
 		return r.world.space.Position(r.view.own[i-1].motion, t)
 	}
 	return r.pos[slot]
@@ -137,10 +138,18 @@ func (r *region) Publish(m sim.Motion, public sim.Body, _ bool) {
 // ownOf returns what the entity in a slot published, after making room for it if it is the first.
 func (r *region) ownOf(slot uint32) *ownPublication {
 	v := r.view
-	if i := v.pub[slot]; i > 0 {
+	if i := v.published(slot); i > 0 {
 		return &v.own[i-1]
 	}
 	return v.adopt(ownPublication{slot: slot, anchor: r.pos[slot], anchorAt: r.msg.Time, motion: sim.At(r.pos[slot])})
+}
+
+// published returns 1 + the index of what the entity in a slot published, or 0 if it never did.
+func (v *view) published(slot uint32) uint32 {
+	if int(slot) < len(v.pub) {
+		return v.pub[slot]
+	}
+	return 0
 }
 
 // adopt keeps what an entity of the region published.
@@ -153,6 +162,9 @@ func (v *view) adopt(own ownPublication) *ownPublication {
 		v.own = append(v.own, ownPublication{})
 	}
 	v.own[i] = own
+	if n := int(own.slot) + 1; n > len(v.pub) {
+		v.pub = slices.Grow(v.pub, n-len(v.pub))[:n]
+	}
 	v.pub[own.slot] = i + 1
 	return &v.own[i]
 }
@@ -176,7 +188,7 @@ func (r *region) announce(own *ownPublication, p publication) {
 // Hide implements sim.Engine.
 func (r *region) Hide() {
 	r.needSpace("Hide")
-	i := r.view.pub[r.slot]
+	i := r.view.published(r.slot)
 	if i == 0 || r.view.own[i-1].hidden {
 		return
 	}
@@ -187,7 +199,7 @@ func (r *region) Hide() {
 
 // unpublish ends all that a removed entity published.
 func (r *region) unpublish(slot uint32, e *entity) {
-	i := r.view.pub[slot]
+	i := r.view.published(slot)
 	if i == 0 {
 		return
 	}

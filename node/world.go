@@ -222,7 +222,6 @@ func (w *world) makeRoom(owner []int32) {
 	}
 	for i, r := range w.rs {
 		r.pos = make([]sim.Vec, 0, counts[i])
-		r.view.pub = make([]uint32, 0, counts[i])
 	}
 }
 
