@@ -29,6 +29,7 @@ func line() int {
 
 func faults() []fault {
 	var none []int
+	var nobody *part
 	var nomap map[string]int
 	nan, inf := math.NaN(), math.Inf(1)
 	return []fault{
@@ -58,7 +59,7 @@ func faults() []fault {
 		{line(), "panic with nil", func(*sim.Context, *part, *props) { panic(nil) }, "the model panicked: panic called with nil"},
 		{line(), "index", func(_ *sim.Context, s *part, _ *props) { s.X = int64(none[s.N]) }, "index out of range [0] with length 0"},
 		{line(), "nil map", func(_ *sim.Context, s *part, _ *props) { nomap["x"] = 1 }, "assignment to entry in nil map"},
-		{line(), "nil pointer", func(_ *sim.Context, s *part, _ *props) { s = nil; s.N++ }, "nil pointer"},
+		{line(), "nil pointer", func(*sim.Context, *part, *props) { nobody.N++ }, "nil pointer"},
 		{line(), "division", func(_ *sim.Context, s *part, _ *props) { s.X = 1 / s.N }, "divide by zero"},
 		{line(), "in the standard library", func(*sim.Context, *part, *props) { _ = strings.Repeat("x", -1) }, "negative Repeat count"},
 		{line(), "deep", func(_ *sim.Context, s *part, _ *props) { dig(300, func() { panic("at the bottom") }) }, "at the bottom"},
