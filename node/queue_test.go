@@ -308,10 +308,13 @@ func reshapeOnce(t *testing.T, widest sim.Duration, seed uint64, shapes map[uint
 		now = m.Time
 		shapes[q.shift] = true
 	}
-	crowd := 9 * bucketTarget
 	for phase := range 2 {
 		// First a crowd within one day to come, then one at random.
 		base, spread := q.endOf(now).Add(2<<q.shift), max(sim.Duration(1)<<q.shift/2, 1)
+		crowd := 8000
+		if phase == 0 && widest >= 100*sim.Millisecond {
+			crowd = 9 * bucketTarget // makes days shorter
+		}
 		if phase > 0 {
 			base, spread = now, []sim.Duration{1, 100, sim.Microsecond, sim.Millisecond, sim.Second, 100 * sim.Day}[r.IntN(6)]
 		}

@@ -263,8 +263,8 @@ func TestProgress(t *testing.T) {
 func TestSlowSink(t *testing.T) {
 	y := clock(50)
 	want := &tape{}
-	mustRun(t, y.program(t, 100*sim.Second), node.Options{Sink: want, Trace: true})
-	if len(want.lines) < 50_000 {
+	mustRun(t, y.program(t, 40*sim.Second), node.Options{Sink: want, Trace: true})
+	if len(want.lines) < 20_000 {
 		t.Fatalf("only %d observations", len(want.lines))
 	}
 	for _, w := range [][2]int{{1, 1}, {4, 2}, {6, 3}} {
@@ -273,7 +273,7 @@ func TestSlowSink(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 			return got.Observe(obs)
 		})
-		mustRun(t, y.program(t, 100*sim.Second), node.Options{Regions: w[0], Workers: w[1], Sink: slow, Trace: true})
+		mustRun(t, y.program(t, 40*sim.Second), node.Options{Regions: w[0], Workers: w[1], Sink: slow, Trace: true})
 		if i := firstDifference(got.lines, want.lines); i >= 0 {
 			t.Errorf("%v: observation %d of %d is %s, want %s", w, i, len(want.lines), lineAt(got.lines, i), lineAt(want.lines, i))
 		}
