@@ -50,6 +50,7 @@ func TestFreshProcessesAgree(t *testing.T) {
 		"probe":    "model: probe\nend: 20 s\nrecord: {level: raw, formats: [csv, parquet]}\n",
 		"phold":    "model: phold\nend: 5 s\nparams: {entities: 300, destinations: spatial}\nrecord: {level: raw}\n",
 		"airspace": traffic + "record: {level: raw}\n",
+		"life":     "model: life\nparams: {pattern: p.rle, generations: 40}\nrecord: {level: raw}\n",
 	}
 	variants := regexp.MustCompile(`"(regions|workers)": [0-9]+`)
 	processes := 20
@@ -61,7 +62,8 @@ func TestFreshProcessesAgree(t *testing.T) {
 			t.Parallel()
 			var first map[string]string
 			for i := range processes {
-				dir := folder(t, map[string]string{"s.yaml": text, "airports.csv": airportsCSV, "flights.csv": flightsCSV})
+				dir := folder(t, map[string]string{"s.yaml": text, "airports.csv": airportsCSV, "flights.csv": flightsCSV,
+					"p.rle": "x = 3, y = 3\nb2o$2ob$bo!\n"})
 				regions, workers, procs := []int{1, 2, 3, 4, 8, 16}[i%6], i%2+1, []int{1, 2, 8}[i%3]
 				cmd, out, errs := process(t, dir, []string{fmt.Sprintf("GOMAXPROCS=%d", procs)}, "run", "s.yaml", "--out", "o",
 					"-o", "json", "--regions", fmt.Sprint(regions), "--workers", fmt.Sprint(workers))
@@ -71,7 +73,7 @@ func TestFreshProcessesAgree(t *testing.T) {
 				files := map[string]string{"standard output": variants.ReplaceAllString(mask(out.String()), `"$1": 0`)}
 				for _, f := range names(t, filepath.Join(dir, "o")) {
 					// These tell wall time, or draw the borders of regions.
-					if f == pageFile || f == summaryFile || f == "airspace.svg" {
+					if f == pageFile || f == summaryFile || strings.HasSuffix(f, ".svg") {
 						continue
 					}
 					data, err := os.ReadFile(filepath.Join(dir, "o", f))
