@@ -93,7 +93,7 @@ const (
 	genBits    = 20
 	genMask    = 1<<genBits - 1
 	maxSlots   = 1<<slotBits - 1
-	maxRegions = 1 << 12
+	maxRegions = 1 << 10
 	// nowhere is the place of an entity that does not exist (any more).
 	nowhere = place(maxSlots)
 )

@@ -442,3 +442,30 @@ func TestRunRefuses(t *testing.T) {
 		t.Errorf("lookahead 0 on two regions: %v", err)
 	}
 }
+
+// stubborn has a hook that panics.
+type stubborn struct{ n int }
+
+func (s *stubborn) AppendState([]byte) []byte { panic("no encoding today") }
+func (s *stubborn) LoadState([]byte) error    { return nil }
+
+func TestStateThatCannotBeEncoded(t *testing.T) {
+	m := sim.Define(sim.Model{Name: "stubborn"}, func(b *sim.Builder, _ *struct{}) error {
+		b.SetLimits(sim.Limits{Lookahead: 1})
+		k := sim.DefineKind[stubborn](b, "mule", "")
+		for range 5 {
+			sim.Add(k, sim.Vec{}, stubborn{})
+		}
+		return nil
+	})
+	for _, regions := range []int{1, 3} {
+		p, err := sim.NewProgram(m, &struct{}{}, sim.Space{}, 1, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = node.Run(context.Background(), p, node.Options{Regions: regions})
+		if err == nil || !strings.Contains(err.Error(), "entity 1 of kind mule") || !strings.Contains(err.Error(), "no encoding today") {
+			t.Errorf("%d regions: %v", regions, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"math/bits"
 	"sync/atomic"
 
@@ -256,11 +257,22 @@ func (r *region) entityDigest(e *entity) uint64 {
 	return sim.Finish(sim.Digest(h, e.seq, 1), e.id)
 }
 
-// digest returns the sum over the region's entities, those gone included.
-func (r *region) digest() uint64 {
-	sum := r.gone
-	r.ents.each(func(_ uint32, e *entity) { sum += r.entityDigest(e) })
-	return sum
+// digest returns the sum over the region's entities, those gone included. A state whose AppendState
+// panics is an error.
+func (r *region) digest() (sum uint64, err error) {
+	var last *entity
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("entity %d of kind %s: its state could not be encoded at the end of the run: %v",
+				last.id, r.world.prog.Kinds[last.kind].Name, v)
+		}
+	}()
+	sum = r.gone
+	r.ents.each(func(_ uint32, e *entity) {
+		last = e
+		sum += r.entityDigest(e)
+	})
+	return sum, nil
 }
 
 // next returns the time of the next event.

@@ -149,7 +149,10 @@ func (c *conductor) complete(ctx context.Context, o Options) (*Outcome, error) {
 	start := time.Now()
 	err := c.conduct(ctx, o.withDefaults())
 	elapsed := time.Since(start)
-	out := c.outcome()
+	out, broken := c.outcome()
+	if err == nil {
+		err = broken
+	}
 	out.Elapsed = elapsed
 	if err == nil && ctx.Err() != nil && out.Interrupted {
 		return out, nil
@@ -198,14 +201,14 @@ func (c *conductor) attend(ctx context.Context, o Options) error {
 }
 
 // outcome sums the regions up. The workers have ended.
-func (c *conductor) outcome() *Outcome {
+func (c *conductor) outcome() (*Outcome, error) {
 	w := c.w
 	out := &Outcome{End: min(c.solver.Floor(), w.prog.End), Map: w.pmap, Cuts: c.cuts, Migrated: c.migrated, w: w}
 	out.Interrupted = out.End < w.prog.End
-	digests := make([]uint64, w.regions)
+	digests, broken := make([]uint64, w.regions), make([]error, w.regions)
 	var group sync.WaitGroup
 	for i, r := range w.rs {
-		group.Go(func() { digests[i] = r.digest() })
+		group.Go(func() { digests[i], broken[i] = r.digest() })
 		out.Events += r.events
 		out.Dropped += r.dropped
 		out.Entities += r.ents.len()
@@ -215,7 +218,7 @@ func (c *conductor) outcome() *Outcome {
 	for _, d := range digests {
 		out.Digest += d
 	}
-	return out
+	return out, errors.Join(broken...)
 }
 
 // States calls yield for every entity that exists at the end, in the order of ids.

@@ -341,7 +341,7 @@ func size(n int64) string {
 
 // CheckRun says whether the scenario can run in that many regions on that many workers.
 func (s *Scenario) CheckRun(regions, workers int) error {
-	const maxRegions, maxWorkers = 1 << 12, 1 << 12
+	const maxRegions, maxWorkers = 1 << 10, 1 << 10
 	switch {
 	case regions < 1 || regions > maxRegions:
 		return fmt.Errorf("regions %d: use a number from 1 to %d", regions, maxRegions)
