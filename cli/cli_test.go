@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"regexp"
 	"slices"
 	"strings"
@@ -323,8 +324,14 @@ func TestDefaultRegions(t *testing.T) {
 	if r, w := regionsAndWorkers(f, 0); r != 1 || w != 1 {
 		t.Errorf("lookahead 0: %d regions, %d workers", r, w)
 	}
-	if r, w := regionsAndWorkers(f, 5); r < 1 || w != r {
+	if r, w := regionsAndWorkers(f, 5); w != runtime.GOMAXPROCS(0) || r != 2*w && r != 1 {
 		t.Errorf("%d regions, %d workers", r, w)
+	}
+	for workers, regions := range map[int]int{1: 1, 2: 4, 5: 10} {
+		f.workers.n = workers
+		if r, w := regionsAndWorkers(f, 5); r != regions || w != workers {
+			t.Errorf("%d workers: %d regions, %d workers", workers, r, w)
+		}
 	}
 	f.regions.n, f.workers.n = 3, 8
 	if r, w := regionsAndWorkers(f, 0); r != 3 || w != 3 {

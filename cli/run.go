@@ -55,7 +55,7 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`
 		}),
 	}
 	flags := cmd.Flags()
-	flags.Var(&f.regions, "regions", "into how many regions space is cut (default: twice the number of processors, or 1 if there is one processor or the model's lookahead is 0)")
+	flags.Var(&f.regions, "regions", "into how many regions space is cut (default: two a worker, or 1 with one worker or if the model's lookahead is 0)")
 	flags.Var(&f.workers, "workers", "how many regions are worked on at once (default: the number of processors, at most one a region)")
 	flags.StringVar(&f.seed, "seed", "", "seed `S` of all random numbers, instead of the scenario's")
 	flags.StringVar(&f.end, "end", "", "end `T` of the run, such as \"6 h\", instead of the scenario's")
@@ -135,18 +135,17 @@ func (e *env) validate(f *runFlags) (*job, error) {
 
 // regionsAndWorkers fills in the defaults.
 func regionsAndWorkers(f *runFlags, lookahead sim.Duration) (regions, workers int) {
-	processors := runtime.GOMAXPROCS(0)
 	regions, workers = f.regions.n, f.workers.n
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
 	switch {
 	case regions > 0:
-	case lookahead == 0 || processors == 1:
+	case lookahead == 0 || workers == 1:
 		regions = 1
 	default:
 		// Twice, so that a worker has another region to go on with where one must wait.
-		regions = min(2*processors, node.MaxRegions)
-	}
-	if workers == 0 {
-		workers = processors
+		regions = min(2*workers, node.MaxRegions)
 	}
 	return regions, min(workers, regions)
 }
