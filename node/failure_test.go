@@ -444,7 +444,7 @@ func TestRunRefuses(t *testing.T) {
 }
 
 // stubborn has a hook that panics.
-type stubborn struct{ n int }
+type stubborn struct{}
 
 func (s *stubborn) AppendState([]byte) []byte { panic("no encoding today") }
 func (s *stubborn) LoadState([]byte) error    { return nil }
