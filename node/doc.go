@@ -24,7 +24,7 @@
 // mutex; reports are few compared with events. When all regions have reached the next cut, one worker
 // does it while the others wait.
 //
-// Files: queue.go is the event queue; entity.go and directory.go say where entities are; region.go
+// Files: queue*.go are the event queue; entity.go and directory.go say where entities are; region.go
 // runs events and acts.go is what handlers may do; view.go is published state and ghosts; cut.go is
 // migration and boundary lists; conductor.go is workers and grants; observe.go orders observations;
 // failure.go explains what a model did wrong; run.go is where a run begins and ends.
