@@ -48,10 +48,27 @@ func (r *region) checkDelay(d sim.Duration, event uint16, to *entity) {
 		r.breach("event %s scheduled %v in the past, for %v: the earliest time is now",
 			r.world.prog.EventName(event), -d, r.msg.Time.Add(d))
 	}
+	if r.world.lookahead == 0 {
+		r.checkChain(event)
+	}
 	to.zero++
 	if to.zero > r.world.chainLimit {
 		r.breach("more than %d events without delay were sent to entity %d at one time: an endless chain; give some event of the chain a delay",
 			r.world.chainLimit, to.id)
+	}
+}
+
+// checkChain counts all events without delay at one time. With lookahead 0 a chain may go round very
+// many entities, so that none of them is sent many; there is one region then, so the count is the same
+// however a run is carried out.
+func (r *region) checkChain(event uint16) {
+	if r.chainedAt != r.msg.Time {
+		r.chainedAt, r.chained = r.msg.Time, 0
+	}
+	r.chained++
+	if limit := 4*uint64(r.world.chainLimit) + 100*uint64(r.ents.len()); r.chained > limit {
+		r.breach("more than %d events without delay were sent at one time, the last of them %s: an endless chain; give some event of the chain a delay",
+			limit, r.world.prog.EventName(event))
 	}
 }
 

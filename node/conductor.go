@@ -50,6 +50,9 @@ type conductor struct {
 	version atomic.Uint64
 	waiting int
 
+	// halting says that the run is to end before its end; halted, that cap is the time at which.
+	halting, halted bool
+
 	over     bool
 	finished chan struct{}
 	failure  *Failure
@@ -108,6 +111,9 @@ func (c *conductor) work(id int, done *bool) {
 			c.notifyFull()
 			c.sleep()
 			continue
+		}
+		if c.halting && !c.halted && c.running == 0 {
+			c.setHalt()
 		}
 		if i, bound := c.choose(id); i >= 0 {
 			c.turn(i, bound)
@@ -227,6 +233,9 @@ func (c *conductor) newOutbox() *outbox {
 // one that can run at all will do. Among those the worker takes one of its own if it can, and of these
 // the one that is farthest behind.
 func (c *conductor) choose(id int) (int, sim.Time) {
+	if c.halting && !c.halted {
+		return -1, 0
+	}
 	best, bestBound, bestRank, bestNext := -1, sim.Time(0), 0, sim.Never
 	for i, r := range c.w.rs {
 		if c.busy[i] || r.failure != nil && r.stopped() {
@@ -237,7 +246,7 @@ func (c *conductor) choose(id int) (int, sim.Time) {
 			continue
 		}
 		g := c.solver.Grant(i, c.needs[:0])
-		bound := g.Bound
+		bound := min(g.Bound, c.cap)
 		if c.failure != nil {
 			bound = min(bound, c.failure.Time.Add(1))
 		}
@@ -275,7 +284,7 @@ func (c *conductor) advance() {
 		c.end(nil)
 	case floor < c.cap:
 		c.end(fmt.Errorf("engine fault: no region can go on below %v: %s; please report it", c.cap, c.solver.Describe()))
-	case c.cap >= c.w.prog.End || floor >= c.w.prog.End:
+	case c.halted || c.cap >= c.w.prog.End || floor >= c.w.prog.End:
 		c.end(nil)
 	default:
 		c.cut(floor)
@@ -299,6 +308,25 @@ func (c *conductor) stop() {
 	c.mu.Lock()
 	c.end(nil)
 	c.mu.Unlock()
+}
+
+// halt lets the run end early, at one time everywhere.
+func (c *conductor) halt() {
+	c.mu.Lock()
+	c.halting = true
+	c.changed()
+	c.mu.Unlock()
+}
+
+// setHalt bounds the run by the time that the region farthest ahead has reached. The others catch up
+// with it, so that states, statistics and records all tell of the same time.
+func (c *conductor) setHalt() {
+	reached := sim.Time(0)
+	for _, r := range c.w.rs {
+		reached = max(reached, r.now)
+	}
+	c.cap = min(c.cap, reached.Add(1))
+	c.halted = true
 }
 
 // changed lets waiting workers look again.

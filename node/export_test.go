@@ -16,7 +16,7 @@ type Inside struct{ w *world }
 // RunInside is Run with a look inside: watch, if not nil, is called at the end of every cut and once
 // after the run.
 func RunInside(ctx context.Context, p *sim.Program, o Options, watch func(in Inside, t sim.Time)) (*Outcome, error) {
-	c, err := prepare(p, o)
+	c, err := prepare(ctx, p, o)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (in Inside) checkView(r *region, owner map[sim.EntityID]int, t sim.Time, cu
 
 // RunCountingTurns is Run that also counts how often a worker took a region.
 func RunCountingTurns(p *sim.Program, o Options) (*Outcome, int, error) {
-	c, err := prepare(p, o)
+	c, err := prepare(context.Background(), p, o)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -286,6 +286,22 @@ func TestFirstFailureIsRepeated(t *testing.T) {
 	}
 }
 
+// ring is a model with lookahead 0 in which an event goes round n entities without delay, so that each
+// of them sees few.
+func ring(n int) *play {
+	y := &play{Limits: sim.Limits{}}
+	for i := range n {
+		a := actor{Cue: func(c *sim.Context, _ *part, p *props, _ int64) {
+			p.cue.Send(c, c.Self()%sim.EntityID(n)+1, 0, 0)
+		}}
+		if i == 0 {
+			a.Start = func(c *sim.Context, _ *part, p *props) { p.cue.Schedule(c, sim.Second, 0) }
+		}
+		y.Actors = append(y.Actors, a)
+	}
+	return y
+}
+
 func TestEndlessChains(t *testing.T) {
 	other := func(c *sim.Context) sim.EntityID { return 3 - c.Self() }
 	for _, x := range []struct {
@@ -304,6 +320,8 @@ func TestEndlessChains(t *testing.T) {
 			Cue:   func(c *sim.Context, _ *part, p *props, _ int64) { p.cue.Send(c, other(c), 0, 0) }}, {
 			Cue: func(c *sim.Context, _ *part, p *props, _ int64) { p.cue.Send(c, other(c), 0, 0) }}}},
 			[][2]int{{1, 1}}, "more than 1000 events without delay were sent to entity"},
+		{"a ring of many", line(), ring(300),
+			[][2]int{{1, 1}}, "events without delay were sent at one time, the last of them cue: an endless chain"},
 		{"births", line(), &play{Limits: sim.Limits{Lookahead: 1}, Actors: []actor{{}, {
 			Start: func(c *sim.Context, _ *part, p *props) { p.cue.Schedule(c, sim.Second, 0) },
 			Cue:   func(c *sim.Context, _ *part, p *props, _ int64) { sim.Spawn(c, p.kind, sim.Vec{}, part{}) }}},

@@ -47,6 +47,9 @@ type region struct {
 	now sim.Time
 	// warmed keeps the compiler from dropping the reads of warm.
 	warmed uint32
+	// chained counts the events without delay that were sent at time chainedAt, with lookahead 0.
+	chained   uint64
+	chainedAt sim.Time
 	// failure is set when a handler broke the contract.
 	failure *Failure
 
@@ -107,16 +110,18 @@ func newRegion(w *world, id int) *region {
 }
 
 // run handles events strictly below bound in order, up to the end of the day in which the budget of
-// events is used up.
+// events is used up; where a day goes on and on, as at an instant with very many events, only up to
+// eight times the budget.
 func (r *region) run(bound sim.Time, budget uint64) {
 	first := r.events
+	last := first + 8*budget
 	r.crowded = false
 	defer r.explain()
 	for r.events-first < budget {
 		end := min(bound, r.queue.dayEnd())
 		for m := r.queue.pop(end); m != nil; m = r.queue.pop(end) {
 			r.handle(m)
-			if r.crowded {
+			if r.crowded || r.events >= last {
 				break
 			}
 		}

@@ -117,11 +117,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run runs a program to its end. When ctx is done it ends early, with what was observed so far handed
-// to the sink, and the outcome says Interrupted. A *Failure is the model's fault; the outcome then
+// Run runs a program to its end. When ctx is done it ends early, all regions at one time, with what was
+// observed up to it handed to the sink, and the outcome says Interrupted: it is that of a run whose end
+// is Outcome.End. Where ctx is done before the first event, the error is that of ctx. A *Failure is the model's fault; the outcome then
 // holds how far the run came.
 func Run(ctx context.Context, p *sim.Program, o Options) (*Outcome, error) {
-	c, err := prepare(p, o)
+	c, err := prepare(ctx, p, o)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func Run(ctx context.Context, p *sim.Program, o Options) (*Outcome, error) {
 }
 
 // prepare cuts the program into regions and makes what runs them.
-func prepare(p *sim.Program, o Options) (*conductor, error) {
+func prepare(ctx context.Context, p *sim.Program, o Options) (*conductor, error) {
 	if err := Check(p, o); err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func prepare(p *sim.Program, o Options) (*conductor, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	w, err := newWorld(p, o)
+	w, err := newWorld(ctx, p, o)
 	if err != nil {
 		return nil, err
 	}
@@ -180,12 +181,14 @@ func (c *conductor) conduct(ctx context.Context, o Options) error {
 
 // attend waits for the end of the run.
 func (c *conductor) attend(ctx context.Context, o Options) error {
+	done := ctx.Done()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
-		case <-ctx.Done():
-			return nil
+		case <-done:
+			c.halt()
+			done = nil
 		case <-c.finished:
 			return nil
 		case <-c.full:

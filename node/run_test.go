@@ -164,11 +164,12 @@ func (s *checkedSink) Observe(obs []sim.Observation) error {
 	return nil
 }
 
-// TestInterrupted stops runs in the middle: what was handed over is all that lies below the end.
+// TestInterrupted stops runs in the middle: what was handed over is all that lies below the end, and the
+// states are those of a run that ends there.
 func TestInterrupted(t *testing.T) {
 	const end = 10 * sim.Second
 	// stopped adds an actor that calls stop at half-seconds.
-	stopped := func(stop func(at sim.Time)) *sim.Program {
+	stopped := func(end sim.Duration, stop func(at sim.Time)) *sim.Program {
 		y := clock(30)
 		y.Actors = append(y.Actors, actor{Pos: at(50, 50),
 			Start: func(c *sim.Context, _ *part, p *props) { p.cue.Schedule(c, sim.Second/2, 0) },
@@ -181,12 +182,12 @@ func TestInterrupted(t *testing.T) {
 		return y.program(t, end)
 	}
 	whole := &tape{}
-	mustRun(t, stopped(func(sim.Time) {}), node.Options{Sink: whole, Trace: true})
+	mustRun(t, stopped(end, func(sim.Time) {}), node.Options{Sink: whole, Trace: true})
 	interrupted := 0
 	for i := range 39 {
 		ctx, cancel := context.WithCancel(context.Background())
 		got := &tape{}
-		p := stopped(func(at sim.Time) {
+		p := stopped(end, func(at sim.Time) {
 			if at == sim.Time(i%19+1)*sim.Time(sim.Second/2) {
 				cancel()
 				time.Sleep(5 * time.Millisecond)
@@ -209,14 +210,17 @@ func TestInterrupted(t *testing.T) {
 		if len(got.lines) != want || firstDifference(got.lines, whole.lines[:want]) >= 0 {
 			t.Fatalf("run %d ended at %v with %d observations, want %d", i, out.End, len(got.lines), want)
 		}
+		there := mustRun(t, stopped(sim.Duration(out.End), func(sim.Time) {}), node.Options{})
+		if there.Digest != out.Digest || there.Events != out.Events {
+			t.Fatalf("run %d stopped at %v: digest %x after %d events; a run that ends there: %x, %d", i, out.End, out.Digest, out.Events, there.Digest, there.Events)
+		}
 	}
 	if interrupted < 5 {
 		t.Errorf("%d of 39 runs were interrupted", interrupted)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	out, err := node.Run(ctx, clock(50).program(t, 1000*sim.Second), node.Options{Regions: 3})
-	if err != nil || !out.Interrupted {
+	if out, err := node.Run(ctx, clock(50).program(t, 1000*sim.Second), node.Options{Regions: 3}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a run stopped before it began: %v, %+v", err, out)
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"math"
 
@@ -48,7 +49,7 @@ type world struct {
 }
 
 // newWorld cuts the program into regions and places its entities.
-func newWorld(p *sim.Program, o Options) (*world, error) {
+func newWorld(ctx context.Context, p *sim.Program, o Options) (*world, error) {
 	w := &world{
 		prog: p, regions: o.Regions, dense: len(p.EntityKind), limits: p.Limits,
 		lookahead: p.Limits.Lookahead, localSends: p.Limits.LocalSends,
@@ -76,7 +77,9 @@ func newWorld(p *sim.Program, o Options) (*world, error) {
 			w.rs[i].view = newView(w)
 		}
 	}
-	w.settle(owner)
+	if err := w.settle(ctx, owner); err != nil {
+		return nil, err
+	}
 	p.Release()
 	return w, nil
 }
@@ -165,8 +168,8 @@ func (w *world) width() float64 {
 	return sum / float64(2*w.regions)
 }
 
-// settle places the scenario's entities and their first events.
-func (w *world) settle(owner []int32) {
+// settle places the scenario's entities and their first events, unless ctx is done.
+func (w *world) settle(ctx context.Context, owner []int32) error {
 	p := w.prog
 	for _, r := range w.rs {
 		for k := range r.kinds {
@@ -179,6 +182,9 @@ func (w *world) settle(owner []int32) {
 	}
 	w.makeRoom(owner)
 	for i, kind := range p.EntityKind {
+		if i&(1<<16-1) == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 		r := w.rs[owner[i]]
 		id := sim.EntityID(i + 1)
 		var pos sim.Vec
@@ -197,6 +203,13 @@ func (w *world) settle(owner []int32) {
 			r.queue.push(startMessage(0, at, id))
 		}
 	}
+	w.settleEvents()
+	return nil
+}
+
+// settleEvents queues the scenario's first events.
+func (w *world) settleEvents() {
+	p := w.prog
 	for _, ev := range p.Initial {
 		at := w.dir.find(ev.Entity)
 		r := w.rs[at.region()]
