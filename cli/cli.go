@@ -47,7 +47,7 @@ func Main(models ...sim.Model) {
 
 // Run runs one command line and returns its exit code. args begins with the name of the program, as
 // os.Args does. When ctx is done a run ends early, as interrupted. Run starts no goroutine that outlives
-// it and keeps no state, so that it may be called any number of times, also at once.
+// it, but for a model's setup that goes on when ctx is done, and keeps no state, so that it may be called any number of times, also at once.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, models ...sim.Model) int {
 	e := &env{program: "simnode", models: models, stdout: stdout, stderr: stderr}
 	if len(args) > 0 {
@@ -71,6 +71,9 @@ type env struct {
 
 // errInterrupted ends an interrupted run whose summary has been printed.
 var errInterrupted = errors.New("interrupted")
+
+// errEarly ends a command that was interrupted before anything ran.
+var errEarly = errors.New("interrupted before the run began; nothing was written")
 
 // errInvalid ends a validation whose problems have been printed.
 var errInvalid = errors.New("invalid scenario")
@@ -99,6 +102,9 @@ func (e *env) exit(err error) int {
 		return BadUsage
 	}
 	fmt.Fprintf(e.stderr, "%s: %s\n", e.program, strings.TrimSpace(err.Error()))
+	if errors.Is(err, errEarly) {
+		return Interrupted
+	}
 	if !e.began || errors.As(err, &usage) || errors.As(err, &dir) {
 		return BadUsage
 	}

@@ -83,7 +83,7 @@ func TestRunWritesWhatTheSummaryNames(t *testing.T) {
 	}
 }
 
-// names lists a folder; one that does not exist is empty.
+// names lists a folder without its lock; one that does not exist is empty.
 func names(t testing.TB, dir string) (list []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -91,7 +91,9 @@ func names(t testing.TB, dir string) (list []string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		list = append(list, e.Name())
+		if e.Name() != lockFile {
+			list = append(list, e.Name())
+		}
 	}
 	return list
 }
@@ -355,5 +357,39 @@ func TestCPUProfile(t *testing.T) {
 	}
 	if info, err := os.Stat(profile); err != nil || info.Size() == 0 {
 		t.Errorf("no profile: %v", err)
+	}
+}
+
+func TestRecordOffRemovesTheEarlierRun(t *testing.T) {
+	file, out := probeFile(t, "")
+	for _, level := range []string{"raw", "off"} {
+		if r := simnode(t.Context(), "run", file, "--out", out, "--record", level); r.code != Done {
+			t.Fatalf("exit %d: %s", r.code, r.stderr)
+		}
+		if level == "raw" {
+			if err := os.WriteFile(filepath.Join(out, "notes.txt"), []byte("mine"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := names(t, out); !slices.Equal(got, []string{"notes.txt"}) {
+		t.Errorf("the folder holds %q", got)
+	}
+}
+
+func TestEmptyFlagsAreRefused(t *testing.T) {
+	file, out := probeFile(t, "")
+	for _, flag := range []string{"--seed=", "--end=", "--out=", "--record="} {
+		r := simnode(t.Context(), "run", file, flag)
+		if r.code != BadUsage || r.stdout != "" || strings.Contains(r.stderr, "allowed: ,") || strings.Count(r.stderr, "\n") != 1 {
+			t.Errorf("%s: exit %d: %s%s", flag, r.code, r.stdout, r.stderr)
+		}
+	}
+	if got := names(t, out); len(got) > 0 {
+		t.Errorf("something was written: %q", got)
+	}
+	r := simnode(t.Context(), "run", file, "--record", "verbose")
+	if r.code != BadUsage || !strings.Contains(r.stderr, "allowed: off, summary, statistical, raw") {
+		t.Errorf("exit %d: %s", r.code, r.stderr)
 	}
 }

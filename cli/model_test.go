@@ -13,7 +13,7 @@ import (
 
 // probeParams choose what goes wrong.
 type probeParams struct {
-	Mode      string       `param:"mode" default:"fine" enum:"fine,panic,breach,chain,results-error,results-panic,results-nan,picture-error,picture-panic,picture-name,hang,nan" doc:"what goes wrong"`
+	Mode      string       `param:"mode" default:"fine" enum:"fine,panic,breach,chain,results-error,results-panic,results-nan,picture-error,picture-panic,picture-name,hang,nan,setup-hang" doc:"what goes wrong"`
 	Lookahead sim.Duration `param:"lookahead" default:"100 ms"`
 	Reach     float64      `param:"reach" unit:"m" default:"10 m"`
 	Entities  int          `param:"entities" default:"20" min:"1"`
@@ -29,6 +29,12 @@ type probeRow struct {
 func probe() sim.Model {
 	return sim.Define(sim.Model{Name: "probe", Summary: "counts <and> records", Doc: "A model for tests.", Source: "none", Check: "none", Version: 1},
 		func(b *sim.Builder, p *probeParams) error {
+			if p.Mode == "setup-hang" {
+				if err := os.WriteFile("setup-began", []byte("x"), 0o666); err != nil {
+					return err
+				}
+				select {}
+			}
 			b.SetEnd(sim.Time(10 * sim.Second))
 			b.SetSpace(sim.Space{Kind: sim.Torus, Dims: 2, Periodic: [3]bool{true, true}, Bounds: sim.Box{Max: sim.Vec{X: 100, Y: 100}}})
 			b.SetLimits(sim.Limits{Lookahead: p.Lookahead, Range: p.Reach, Speed: 1})

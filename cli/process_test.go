@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -164,12 +165,23 @@ func checkInterrupted(t *testing.T, dir string, stdout []byte) {
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	dir := folder(t, map[string]string{"s.yaml": "model: probe\nparams: {mode: hang}\n"})
-	cmd, _, _ := process(t, dir, nil, "run", "s.yaml", "--out", "o", "--regions", "1")
+	cmd, _, _ := process(t, dir, nil, "run", "s.yaml", "--out", "o", "--regions", "1", "--no-progress")
+	cmd.Stderr = nil
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		text, _ := io.ReadAll(said)
+		if string(text) != "stopping; once more to end at once\n" {
+			t.Errorf("the first signal says %q", text)
+		}
+		ended <- cmd.Wait()
+	}()
 	for range 3000 {
 		// The handler never returns: nothing but the second signal can end the run.
 		if len(names(t, filepath.Join(dir, "o"))) > 0 {
@@ -212,6 +224,58 @@ func TestProgramExitCodes(t *testing.T) {
 		cmd, _, errs := process(t, dir, nil, "run", file)
 		if code := exitCode(cmd.Run()); code != want {
 			t.Errorf("%s: exit %d, not %d: %s", file, code, want, errs)
+		}
+	}
+}
+
+// start starts a program that ends with the test, and waits until path holds something.
+func start(t *testing.T, cmd *exec.Cmd, path string) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	waitForData(t, path)
+}
+
+func TestSecondRunInOneFolderIsRefused(t *testing.T) {
+	dir := folder(t, map[string]string{"s.yaml": "model: probe\nend: 10000 d\n"})
+	rows := filepath.Join(dir, "o", "rows.csv.partial")
+	first, _, _ := process(t, dir, nil, "run", "s.yaml", "--out", "o", "--no-progress")
+	start(t, first, rows)
+	second, out, errs := process(t, dir, nil, "run", "s.yaml", "--out", "o", "--end", "1 s")
+	if code := exitCode(second.Run()); code != BadUsage || out.Len() > 0 ||
+		errs.String() != "simnode: another run is writing to o: choose another folder with --out\n" {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	if info, err := os.Stat(rows); err != nil || info.Size() == 0 {
+		t.Errorf("the second run has touched the files of the first (%v)", err)
+	}
+	// A killed run leaves no lock behind.
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait()
+	third, _, errs := process(t, dir, nil, "run", "s.yaml", "--out", "o", "--end", "1 s")
+	if code := exitCode(third.Run()); code != Done {
+		t.Errorf("after a kill: exit %d: %s", code, errs)
+	}
+}
+
+func TestSignalDuringSetupEndsAtOnce(t *testing.T) {
+	for _, command := range []string{"run", "validate"} {
+		dir := folder(t, map[string]string{"s.yaml": "model: probe\nparams: {mode: setup-hang}\n"})
+		cmd, out, errs := process(t, dir, nil, command, "s.yaml")
+		start(t, cmd, filepath.Join(dir, "setup-began"))
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code := exitCode(cmd.Wait()); code != Interrupted || out.Len() > 0 ||
+			errs.String() != "simnode: interrupted before the run began; nothing was written\n" {
+			t.Errorf("%s: exit %d: %s%s", command, code, out, errs)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "out")); !os.IsNotExist(err) {
+			t.Errorf("%s: a folder was made (%v)", command, err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -21,8 +22,10 @@ const (
 )
 
 // progress shows how far a run is: a bar that is drawn over itself on a terminal, otherwise a line
-// every few seconds. It is used by one goroutine.
+// every few seconds.
 type progress struct {
+	// mu lets the notice of an interrupt come between.
+	mu    sync.Mutex
 	w     io.Writer
 	bar   bool
 	width func() int
@@ -32,9 +35,10 @@ type progress struct {
 	drawn bool
 }
 
-func newProgress(w io.Writer) *progress {
+// newProgress makes one; a quiet one is only for what must be said.
+func newProgress(w io.Writer, quiet bool) *progress {
 	p := &progress{w: w, clock: time.Now}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
 		p.bar = true
 		p.width = func() int {
 			width, _, err := term.GetSize(int(f.Fd()))
@@ -58,6 +62,8 @@ func (p *progress) every() time.Duration {
 
 // show shows the progress if it is time to.
 func (p *progress) show(n node.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	now := p.clock()
 	if now.Before(p.next) {
 		return
@@ -80,8 +86,23 @@ func (p *progress) show(n node.Progress) {
 
 // close takes the bar away.
 func (p *progress) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+}
+
+// say prints a line now.
+func (p *progress) say(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	fmt.Fprintln(p.w, line)
+}
+
+func (p *progress) clear() {
 	if p.drawn {
 		fmt.Fprint(p.w, "\r\x1b[K")
+		p.drawn = false
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
 	"github.com/simnode/simnode/node"
@@ -37,7 +38,7 @@ type runFlags struct {
 
 func (e *env) runCommand() *cobra.Command {
 	f := &runFlags{regions: count{most: node.MaxRegions}, workers: count{most: node.MaxRegions},
-		format: newWord("FORMAT", "text", "json"), record: newWord("LEVEL", append([]string{""}, record.Levels()...)...)}
+		format: newWord("FORMAT", "text", "json"), record: &word{allowed: record.Levels(), name: "LEVEL"}}
 	cmd := &cobra.Command{
 		Use:   "run FILE [flags]",
 		Short: "Run a scenario",
@@ -51,6 +52,11 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`
 		ValidArgsFunction: scenarioFiles,
 		RunE: e.begin(func(cmd *cobra.Command, args []string) error {
 			f.file = args[0]
+			for _, name := range []string{"seed", "end", "out"} {
+				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+					return usagef("--%s is given without a value: give one or leave the flag out", name)
+				}
+			}
 			return e.run(cmd.Context(), f)
 		}),
 	}
@@ -75,18 +81,39 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`
 
 // run is the run command: validate, open, run, close, tell.
 func (e *env) run(ctx context.Context, f *runFlags) error {
-	job, err := e.validate(f)
+	job, err := e.validate(ctx, f)
 	if err != nil {
 		return err
 	}
-	if err := job.open(); err != nil {
+	return errors.Join(job.whole(ctx), job.unlock())
+}
+
+// whole is the run from the opening of its files to its summary.
+func (j *job) whole(ctx context.Context) error {
+	if err := j.open(); err != nil {
 		return err
 	}
-	runErr := job.run(ctx)
-	if err := errors.Join(runErr, job.close()); err != nil {
+	defer j.announceStop(ctx)()
+	runErr := j.run(ctx)
+	if err := errors.Join(runErr, j.close()); err != nil {
 		return err
 	}
-	return job.tell()
+	return j.tell()
+}
+
+// announceStop says at once that an interrupt was noticed, since a handler may take long to return.
+// The function that it returns ends the watch.
+func (j *job) announceStop(ctx context.Context) func() {
+	said := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(said)
+		j.progress.say("stopping; once more to end at once")
+	})
+	return func() {
+		if !stop() {
+			<-said
+		}
+	}
 }
 
 // job is one run, wired up.
@@ -102,18 +129,19 @@ type job struct {
 	recorder *record.Recorder
 	profile  *os.File
 	progress *progress
+	held     *flock.Flock
 
 	wall    time.Duration
 	outcome *node.Outcome
 }
 
 // validate checks everything that can be checked before anything is written or run.
-func (e *env) validate(f *runFlags) (*job, error) {
-	s, err := scenario.Load(f.file, scenario.Options{Models: e.models, Set: f.set, Seed: f.seed, End: f.end})
+func (e *env) validate(ctx context.Context, f *runFlags) (*job, error) {
+	s, err := e.load(ctx, f.file, scenario.Options{Models: e.models, Set: f.set, Seed: f.seed, End: f.end})
 	if err != nil {
 		return nil, err
 	}
-	j := &job{env: e, flags: f, scenario: s, program: s.Program, dir: f.dir}
+	j := &job{env: e, flags: f, scenario: s, program: s.Program, dir: f.dir, progress: newProgress(e.stderr, f.quiet)}
 	if f.record.text != "" {
 		s.Record.Level = f.record.text
 	}
@@ -131,6 +159,29 @@ func (e *env) validate(f *runFlags) (*job, error) {
 		return nil, usageError{err}
 	}
 	return j, nil
+}
+
+// load is scenario.Load, which it leaves to itself when ctx is done: a model's setup may take any time,
+// and nobody else waits for it.
+func (e *env) load(ctx context.Context, file string, o scenario.Options) (*scenario.Scenario, error) {
+	type loaded struct {
+		scenario *scenario.Scenario
+		err      error
+	}
+	done := make(chan loaded, 1)
+	go func() {
+		s, err := scenario.Load(file, o)
+		done <- loaded{s, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, errEarly
+	case l := <-done:
+		if ctx.Err() != nil {
+			return nil, errEarly
+		}
+		return l.scenario, l.err
+	}
 }
 
 // regionsAndWorkers fills in the defaults.
@@ -168,17 +219,21 @@ func (j *job) open() (err error) {
 		o.Parquet = o.Parquet || format == "parquet"
 	}
 	if name := j.flags.profile; name != "" {
-		if j.profile, err = os.Create(name); err != nil {
+		// Emptied when the run begins: it may be that of another run in this folder.
+		if j.profile, err = os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o666); err != nil {
 			return usagef("--cpuprofile: %w", err)
+		}
+	}
+	if j.level >= record.Summary || j.hasOld() {
+		if err := j.lock(); err != nil {
+			return errors.Join(err, j.closeProfile())
 		}
 	}
 	if j.recorder, err = record.New(j.program, o); err != nil {
 		return errors.Join(err, j.closeProfile())
 	}
-	if j.level >= record.Summary {
-		if err := j.removeOld(); err != nil {
-			return errors.Join(err, j.recorder.Finish(0), j.closeProfile())
-		}
+	if err := j.removeOld(); err != nil {
+		return errors.Join(err, j.recorder.Finish(0), j.closeProfile())
 	}
 	j.options.Trace = j.level == record.Raw
 	if j.options.Trace || len(j.program.Series) > 0 {
@@ -188,10 +243,15 @@ func (j *job) open() (err error) {
 		j.options.Bins = pageBins
 	}
 	if !j.flags.quiet {
-		j.progress = newProgress(j.env.stderr)
 		j.options.Progress = j.progress.show
 	}
 	return nil
+}
+
+// hasOld tells whether a run has ended in the folder.
+func (j *job) hasOld() bool {
+	info, err := os.Stat(filepath.Join(j.dir, summaryFile))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // removeOld removes the files that an earlier run left in the folder by its own summary, so that the
@@ -220,7 +280,7 @@ func (j *job) removeOld() error {
 // run runs the simulation.
 func (j *job) run(ctx context.Context) error {
 	if j.profile != nil {
-		if err := pprof.StartCPUProfile(j.profile); err != nil {
+		if err := errors.Join(truncate(j.profile), pprof.StartCPUProfile(j.profile)); err != nil {
 			return fmt.Errorf("--cpuprofile: %w", err)
 		}
 		defer pprof.StopCPUProfile()
@@ -234,14 +294,20 @@ func (j *job) run(ctx context.Context) error {
 
 // close ends what open began, in the opposite order.
 func (j *job) close() error {
-	if j.progress != nil {
-		j.progress.close()
-	}
+	j.progress.close()
 	reached := sim.Time(0)
 	if j.outcome != nil {
 		reached = j.outcome.End
 	}
 	return errors.Join(j.recorder.Finish(reached), j.closeProfile())
+}
+
+// truncate empties a file; a device such as /dev/null has nothing to empty.
+func truncate(f *os.File) error {
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	return f.Truncate(0)
 }
 
 func (j *job) closeProfile() error {

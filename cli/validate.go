@@ -21,8 +21,11 @@ summed up in a line.
 Exit codes: 0 the scenario can run, 2 it has problems.`,
 		Args:              oneFile,
 		ValidArgsFunction: scenarioFiles,
-		RunE: e.begin(func(_ *cobra.Command, args []string) error {
-			s, err := scenario.Load(args[0], scenario.Options{Models: e.models})
+		RunE: e.begin(func(cmd *cobra.Command, args []string) error {
+			s, err := e.load(cmd.Context(), args[0], scenario.Options{Models: e.models})
+			if errors.Is(err, errEarly) {
+				return err
+			}
 			if format.text == "json" {
 				return e.validateJSON(args[0], s, err)
 			}
