@@ -220,5 +220,13 @@ func (r *region) settle(id sim.EntityID, kind uint16, pos sim.Vec) uint32 {
 	return slot
 }
 
+// Stop implements sim.Engine.
+func (r *region) Stop() {
+	if r.world.prog.StopEvery == 0 {
+		r.breach("Stop: the model must declare with SetStopEvery when a run may be stopped")
+	}
+	r.stopAsked = true
+}
+
 // Remove implements sim.Engine.
 func (r *region) Remove() { r.self.flags |= flagRemoving }

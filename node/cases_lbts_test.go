@@ -189,3 +189,36 @@ func TestCase13Migration(t *testing.T) {
 		}
 	}
 }
+
+// TestCase16ForwardedMessage: what is sent to an entity after the cut at which it moved goes to its new
+// owner at once: it is handled at its time though that is no more than the lookahead away.
+func TestCase16ForwardedMessage(t *testing.T) {
+	const l = 100 * sim.Millisecond
+	y := &play{
+		Space:  plane(10, 1),
+		Limits: sim.Limits{Lookahead: l, Range: 0.5, Speed: 1},
+		Actors: []actor{
+			{Pos: at(3, 0.5), Start: func(c *sim.Context, _ *part, _ *props) { c.Publish(walk(c, 1, 0)) },
+				Cue: func(c *sim.Context, s *part, _ *props, n int64) {
+					if c.Now() != sim.Time(n).Add(l) {
+						t.Errorf("sent at %v, handled at %v", sim.Time(n), c.Now())
+					}
+					s.N++
+				}},
+			{Pos: at(1, 0.5), Start: func(c *sim.Context, _ *part, p *props) { p.cue.Schedule(c, 0, 0) },
+				Cue: func(c *sim.Context, _ *part, p *props, _ int64) {
+					p.cue.Send(c, 1, l, int64(c.Now()))
+					c.Again(sim.Second / 20)
+				}},
+			{Pos: at(7, 0.5), Start: stand}, {Pos: at(9, 0.5), Start: stand},
+		},
+	}
+	for _, s := range stageAll(t, y, 6*sim.Second, 1, 2, 4) {
+		if got := s.states[1]; got.N != 118 || s.Dropped != 0 {
+			t.Errorf("%d regions: %d handled, %d dropped", s.regions, got.N, s.Dropped)
+		}
+		if s.regions > 1 && s.Migrated == 0 {
+			t.Errorf("%d regions: nobody moved", s.regions)
+		}
+	}
+}

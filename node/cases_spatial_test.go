@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/simnode/simnode/node"
@@ -525,5 +526,51 @@ func TestCaseLeaks(t *testing.T) {
 	few, many := kept(1_000), kept(10_000)
 	if grown := many - few; grown > 50_000 {
 		t.Errorf("9,000 more queries on a still world keep %d bytes", grown)
+	}
+}
+
+// TestCaseStopCondition: the condition is true in one region only; all stop at one time, the first
+// multiple of the declared interval after it.
+func TestCaseStopCondition(t *testing.T) {
+	const second = sim.Second
+	program := func(end, ask sim.Duration, others int) *sim.Program {
+		y := clock(others)
+		y.Actors = append(y.Actors, actor{Pos: at(5, 5),
+			Start: func(c *sim.Context, _ *part, p *props) { p.cue.Schedule(c, ask, 0) },
+			Cue: func(c *sim.Context, _ *part, _ *props, _ int64) {
+				if c.Source() == c.Self() { // the others send at random
+					c.Stop()
+				}
+			}})
+		p := y.program(t, end)
+		p.StopEvery = second
+		return p
+	}
+	for _, x := range []struct {
+		ask, want sim.Duration
+		others    int
+	}{
+		{3300 * sim.Millisecond, 4 * second, 40},
+		{3 * second, 4 * second, 40},
+		{3300 * sim.Millisecond, 4 * second, 0}, // nothing is left to run
+		{0, second, 3},
+		{9500 * sim.Millisecond, 10 * second, 40},
+		{20 * second, 10 * second, 40},
+	} {
+		there := mustRun(t, program(x.want, x.ask, x.others), node.Options{})
+		for _, w := range [][2]int{{1, 1}, {2, 2}, {3, 1}, {8, 2}} {
+			out := mustRun(t, program(10*second, x.ask, x.others), node.Options{Regions: w[0], Workers: w[1]})
+			if out.End != sim.Time(x.want) || out.Stopped != (x.want < 10*second) || out.Interrupted {
+				t.Errorf("asked at %v, %v: ended at %v, stopped %v, want %v", x.ask, w, out.End, out.Stopped, x.want)
+			}
+			if out.Digest != there.Digest || out.Events != there.Events {
+				t.Errorf("asked at %v, %v: digest %x after %d events; a run that ends there: %x, %d", x.ask, w, out.Digest, out.Events, there.Digest, there.Events)
+			}
+		}
+	}
+	p := program(10*second, second, 2)
+	p.StopEvery = 0
+	if f, _ := fail(t, p, node.Options{}); !strings.Contains(f.Error(), "SetStopEvery") {
+		t.Error(f)
 	}
 }

@@ -46,6 +46,9 @@ type conductor struct {
 	needs []lbts.Need
 	// cap is the time of the next cut, or the end; no event at it or later runs.
 	cap sim.Time
+	// stopAt is the next time at which entities may end the run; stopped says that they did.
+	stopAt  sim.Time
+	stopped bool
 	// version counts changes that may give a waiting worker something to do.
 	version atomic.Uint64
 	waiting int
@@ -98,7 +101,22 @@ func (c *conductor) setCut(t sim.Time) {
 	if c.w.regions > 1 {
 		c.cap = min(c.cap, t.Add(c.w.cutEvery))
 	}
+	c.stopAt = sim.Never
+	if every := c.w.prog.StopEvery; every > 0 {
+		c.stopAt = (t - t%sim.Time(every)).Add(every)
+		c.cap = min(c.cap, c.stopAt)
+	}
 	c.solver.Cap(c.cap)
+}
+
+// stopAsked reports whether an entity has asked for the end of the run.
+func (c *conductor) stopAsked() bool {
+	for _, r := range c.w.rs {
+		if r.stopAsked {
+			return true
+		}
+	}
+	return false
 }
 
 // work is a worker: it runs until the run is over. It reports whether it did: a handler may end its
@@ -284,6 +302,9 @@ func (c *conductor) advance() {
 		c.end(nil)
 	case floor < c.cap:
 		c.end(fmt.Errorf("engine fault: no region can go on below %v: %s; please report it", c.cap, c.solver.Describe()))
+	case c.stopAt <= floor && c.stopAt < c.w.prog.End && c.stopAsked():
+		c.stopped = true
+		c.end(nil)
 	case c.halted || c.cap >= c.w.prog.End || floor >= c.w.prog.End:
 		c.end(nil)
 	default:

@@ -31,6 +31,7 @@ type reference struct {
 	events   uint64
 	gone     uint64
 	observed []sim.Observation
+	stop     bool
 }
 
 type refEvent struct {
@@ -88,6 +89,9 @@ func runReference(p *sim.Program) refOutcome {
 		r.push(refEvent{sim.Message{Time: ev.At, Key: sim.MakeKey(p.Events[ev.Event].Priority, e.id), Seq: e.seq<<16 | uint64(ev.Event), Body: ev.Body}, e.id})
 	}
 	for len(r.queue) > 0 && r.queue[0].m.Time < p.End {
+		if every := sim.Time(p.StopEvery); r.stop && r.queue[0].m.Time >= (r.msg.Time/every+1)*every {
+			break
+		}
 		ev := r.queue[0]
 		r.queue = r.queue[1:]
 		r.handle(ev)
@@ -298,6 +302,8 @@ func (r *reference) Spawn(kind uint16, pos sim.Vec) (sim.EntityID, unsafe.Pointe
 	e.state = e.store.Add()
 	return e.id, e.store.At(e.state)
 }
+
+func (r *reference) Stop() { r.stop = true }
 
 func (r *reference) Remove() { r.self.out = true }
 

@@ -50,6 +50,8 @@ type region struct {
 	// chained counts the events without delay that were sent at time chainedAt, with lookahead 0.
 	chained   uint64
 	chainedAt sim.Time
+	// stopAsked says that an entity wants the run to end.
+	stopAsked bool
 	// failure is set when a handler broke the contract.
 	failure *Failure
 

@@ -49,7 +49,9 @@ type Progress struct {
 type Outcome struct {
 	// End is the simulated time reached: every event below it has run.
 	End sim.Time
-	// Interrupted says that the run was stopped before its end.
+	// Stopped says that an entity ended the run before its end.
+	Stopped bool
+	// Interrupted says that the run was stopped from outside before its end.
 	Interrupted bool
 	// Events handled, and events dropped because their receiver was gone.
 	Events, Dropped uint64
@@ -207,7 +209,10 @@ func (c *conductor) attend(ctx context.Context, o Options) error {
 func (c *conductor) outcome() (*Outcome, error) {
 	w := c.w
 	out := &Outcome{End: min(c.solver.Floor(), w.prog.End), Map: w.pmap, Cuts: c.cuts, Migrated: c.migrated, w: w}
-	out.Interrupted = out.End < w.prog.End
+	if c.stopped {
+		out.Stopped, out.End = true, c.stopAt
+	}
+	out.Interrupted = !out.Stopped && out.End < w.prog.End
 	digests, broken := make([]uint64, w.regions), make([]error, w.regions)
 	var group sync.WaitGroup
 	for i, r := range w.rs {

@@ -131,6 +131,10 @@ func Spawn[S any](c *Context, k Kind[S], pos Vec, state S) EntityID {
 // dropped; others stop seeing it from now + lookahead on.
 func (c *Context) Remove() { c.eng.Remove() }
 
+// Stop ends the run at the next multiple of what Builder.SetStopEvery declared that lies after now, for
+// all entities alike.
+func (c *Context) Stop() { c.eng.Stop() }
+
 // Public declares the attributes that entities publish beside their motion: plain data of at most 32
 // bytes.
 type Public[A any] struct {

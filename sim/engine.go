@@ -82,6 +82,7 @@ type Engine interface {
 	Within(box Box, kinds KindSet) []Seen
 	Spawn(kind uint16, pos Vec) (EntityID, unsafe.Pointer)
 	Remove()
+	Stop()
 	Observe(series uint16, op Op, v float64)
 	// ObserveRow returns size bytes for a row of a table.
 	ObserveRow(series uint16, size int) []byte
@@ -140,9 +141,11 @@ type Program struct {
 	End    Time
 	Space  Space
 	Limits Limits
-	Kinds  []*KindInfo
-	Events []*EventInfo
-	Series []*SeriesInfo
+	// StopEvery is between the times at which a run may be stopped by its entities; 0 means never.
+	StopEvery Duration
+	Kinds     []*KindInfo
+	Events    []*EventInfo
+	Series    []*SeriesInfo
 
 	// The entities of the scenario, by id - 1: kind, place of the state in the kind's initial store,
 	// position (empty without a space) and weight (empty if all weigh 1).

@@ -114,6 +114,16 @@ func (b *Builder) SetEnd(t Time) {
 	}
 }
 
+// SetStopEvery lets entities end the run: at every multiple of d it is asked whether one of them has
+// called Context.Stop, and if so the run ends there. Without it Context.Stop is a breach.
+func (b *Builder) SetStopEvery(d Duration) {
+	if d <= 0 {
+		b.fail("stop every %v: the duration must be above 0", d)
+		return
+	}
+	b.prog.StopEvery = d
+}
+
 // Space returns the space of the run; its Kind is NoSpace if neither scenario nor model has set one.
 func (b *Builder) Space() Space { return b.prog.Space }
 
