@@ -120,6 +120,8 @@ func newAirspace(b *sim.Builder, p *Params) (*airspace, error) {
 		Lookahead: p.Lookahead,
 		Range:     math.Max(p.RadarRange, p.Separation),
 		Speed:     p.Speed * speedMargin,
+		// Nothing is sent: all that entities know of one another is what they see in range.
+		LocalSends: true,
 	})
 	m.declare(b)
 	m.populate(b)
