@@ -44,6 +44,8 @@ func TestBadInput(t *testing.T) {
 		{name: "CSV without a column", files: table("latitude", "lat"), want: []string{"airports.csv:1:", "latitude", `the table has no column "latitude"`}},
 		{name: "coordinate out of range", files: table("40,", "140,"), want: []string{"airports.csv:2:", "latitude", "140"}},
 		{name: "coordinate not a number", files: table("40,", "NaN,"), want: []string{"airports.csv:2:", "latitude", "NaN"}},
+		{name: "duplicate pair", files: map[string]string{"s.yaml": traffic, "airports.csv": airportsCSV,
+			"flights.csv": flightsCSV + "\n" + strings.Split(flightsCSV, "\n")[1] + "\n"}, want: []string{"flights.csv:", "duplicate", "lines 2 and"}},
 		{name: "duplicate airport", files: table("BBB", "AAA"), want: []string{"airports.csv:3:", "AAA"}},
 		{name: "end before start", files: text("model: probe\nend: -1 s\n"), want: []string{"s.yaml:2:6", "end", "before the start"}},
 		{name: "end before start by flag", files: text("model: probe\n"), args: []string{"--end=-1s"}, want: []string{"--end", "before the start"}},

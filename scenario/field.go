@@ -74,6 +74,9 @@ func paramFields(m sim.Model) (fields []*field, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("model %s: parameter %s: %w", m.Name, sf.Name, err)
 		}
+		if err := f.checkDefault(); err != nil {
+			return nil, fmt.Errorf("model %s: parameter %s: %w", m.Name, f.name, err)
+		}
 		for _, other := range fields {
 			if other.name == f.name {
 				return nil, fmt.Errorf("model %s: two parameters are called %s", m.Name, f.name)
@@ -174,6 +177,57 @@ func (f *field) setColumns(row reflect.Type) error {
 	}
 	if len(f.columns) == 0 {
 		return fmt.Errorf("row type %v has no field with a col tag", row)
+	}
+	return nil
+}
+
+// checkDefault tries the default; that of a file is relative to the scenario and is tried there.
+func (f *field) checkDefault() error {
+	switch {
+	case f.kind == tableField:
+		for _, c := range f.columns {
+			if c.fallback == "" {
+				continue // The zero value.
+			}
+			if _, fault := c.parse(c.fallback, true); fault != nil {
+				return fmt.Errorf("column %s: default %s: %s", c.name, quote(c.fallback), fault.text)
+			}
+		}
+	case !f.hasFallback, f.kind == fileField:
+	case f.kind == listField:
+		return f.checkDefaultList()
+	default:
+		if _, fault := f.parse(f.fallback, false); fault != nil {
+			return fmt.Errorf("default %s: %s", quote(f.fallback), fault.text)
+		}
+	}
+	return nil
+}
+
+func (f *field) checkDefaultList() error {
+	if f.fallback == "" {
+		return nil // An empty list.
+	}
+	list := f.defaultList()
+	if list == nil {
+		return fmt.Errorf("default %s: it is not a list such as [1, 2]", quote(f.fallback))
+	}
+	for _, item := range list.items {
+		if item.kind != scalarNode {
+			return fmt.Errorf("default %s: its elements must be single values", quote(f.fallback))
+		}
+		if _, fault := f.elem.parse(item.text, false); fault != nil {
+			return fmt.Errorf("default %s: %s", quote(f.fallback), fault.text)
+		}
+	}
+	return nil
+}
+
+// defaultList parses the default of a list; nil if it is none.
+func (f *field) defaultList() *node {
+	var r report
+	if n := parseYAML("", []byte(f.fallback), &r); n != nil && n.kind == listNode {
+		return n
 	}
 	return nil
 }

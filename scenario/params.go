@@ -48,7 +48,7 @@ func (l *loader) readParam(f *field, e *entry, to reflect.Value) {
 	switch {
 	case given:
 	case f.hasFallback:
-		e = l.fallback(f, path)
+		e = l.fallback(f)
 	default:
 		l.add(l.place("params"), path, faultf(f.help(), "missing, and it has no default"))
 	}
@@ -63,19 +63,13 @@ func (l *loader) readParam(f *field, e *entry, to reflect.Value) {
 	l.scenario.Settings = append(l.scenario.Settings, Setting{f.name, e.value.summary(), given})
 }
 
-// fallback returns the default as if it had been written.
-func (l *loader) fallback(f *field, path string) *entry {
+// fallback returns the default, which paramFields has checked, as if it had been written.
+func (l *loader) fallback(f *field) *entry {
 	at := l.place("model")
 	n := &node{kind: scalarNode, at: at, text: f.fallback}
 	if f.kind == listField && f.fallback != "" {
-		var r report
-		list := parseYAML(l.file, []byte(f.fallback), &r)
-		if list == nil || list.kind != listNode {
-			l.add(at, path, faultf("this is a fault of the model's program", "the default %s is not a list", quote(f.fallback)))
-			return nil
-		}
-		list.moveTo(at)
-		n = list
+		n = f.defaultList()
+		n.moveTo(at)
 	}
 	return &entry{f.name, at, n}
 }
@@ -166,9 +160,9 @@ func (l *loader) openable(path string, n *node) (string, bool) {
 		return "", false
 	}
 	name := l.resolve(n.text)
-	file, fault := openFile(name, false)
+	file, fault := openFile(name)
 	if fault != nil {
-		fault.help += "; files are named relative to the scenario"
+		fault.help = strings.TrimPrefix(fault.help+"; files are named relative to the scenario", "; ")
 		l.add(n.at, path, fault)
 		return "", false
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/simnode/simnode/spatial"
 )
 
+// modelsFault tells an author's fault from a user's.
+const modelsFault = "this is a fault of the model's code"
+
 // setUp runs the model's setup and checks what it made.
 func (l *loader) setUp() {
 	s := l.scenario
@@ -64,7 +67,12 @@ func (l *loader) setupProblems(err error) {
 		return
 	}
 	var p *sim.ParamError
-	if !errors.As(err, &p) {
+	var own *sim.Fault
+	switch {
+	case errors.As(err, &own):
+		l.add(l.place("model"), "model", faultf(modelsFault, "model %s: %s", l.scenario.Model.Name, err.Error()))
+		return
+	case !errors.As(err, &p):
 		l.add(l.place("model"), "model", faultf("", "%s", err.Error()))
 		return
 	}
@@ -72,20 +80,42 @@ func (l *loader) setupProblems(err error) {
 	if p.Row > 0 {
 		at = l.rowPlace(p, at)
 	}
-	l.add(at, p.Path, faultf("", "%s", p.Reason))
+	l.add(at, p.Path, faultf("", "%s", l.reason(err, p)))
+}
+
+// reason is that of a ParamError; of a duplicate it names the lines.
+func (l *loader) reason(err error, p *sim.ParamError) string {
+	var d *sim.DuplicateError
+	if !errors.As(err, &d) {
+		return p.Reason
+	}
+	first, second := l.line(d.Path, d.First), l.line(d.Path, d.Row)
+	if first == 0 || second == 0 {
+		return p.Reason
+	}
+	return d.Reason("lines", first, second)
+}
+
+// line returns the line of a row of a table, or 0 if it is unknown.
+func (l *loader) line(path string, row int) int {
+	steps := splitPath(path)
+	if len(steps) < 2 {
+		return 0
+	}
+	t := l.tables[steps[1]]
+	if t == nil || row < 1 || row > len(t.lines) {
+		return 0
+	}
+	return int(t.lines[row-1])
 }
 
 // rowPlace finds the line of a row in the table that a ParamError names.
 func (l *loader) rowPlace(p *sim.ParamError, otherwise place) place {
-	steps := splitPath(p.Path)
-	if len(steps) < 2 {
+	line := l.line(p.Path, p.Row)
+	if line == 0 {
 		return otherwise
 	}
-	t := l.tables[steps[1]]
-	if t == nil || p.Row > len(t.lines) {
-		return otherwise
-	}
-	return place{t.path, int(t.lines[p.Row-1]), 1}
+	return place{l.tables[splitPath(p.Path)[1]].path, line, 1}
 }
 
 // checkProgram checks what setup declared.
@@ -114,7 +144,7 @@ func (l *loader) checkEvents(p *sim.Program, model place) {
 			handled = handled || handles(k, e)
 		}
 		if !handled {
-			l.add(model, "model", faultf("this is a fault of the model's program", "event %s is declared, but no kind handles it", info.Name))
+			l.add(model, "model", faultf(modelsFault, "event %s is declared, but no kind handles it", info.Name))
 		}
 	}
 	reported := map[[2]int]bool{}
@@ -125,7 +155,7 @@ func (l *loader) checkEvents(p *sim.Program, model place) {
 			continue
 		}
 		reported[which] = true
-		l.add(model, "model", faultf("this is a fault of the model's program", "entity %d of kind %s begins with event %s, which its kind does not handle",
+		l.add(model, "model", faultf(modelsFault, "entity %d of kind %s begins with event %s, which its kind does not handle",
 			i.Entity, p.Kinds[kind].Name, p.EventName(i.Event)))
 	}
 }

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"fmt"
 	"reflect"
 )
 
@@ -31,6 +32,12 @@ func (l *loader) readRecord() {
 	l.bindKey(n, "report", report, &r.Report)
 	if len(r.Formats) == 0 {
 		l.add(l.place("record.formats"), "record.formats", faultf("to keep nothing write \"level: off\"; "+choose("", "formats", recordFormats()), "the list is empty"))
+	}
+	for i, format := range r.Formats {
+		if contains(r.Formats[:i], format) {
+			path := fmt.Sprintf("record.formats[%d]", i)
+			l.add(l.place(path), path, faultf("keep one", "%s is given twice", format))
+		}
 	}
 	l.scenario.Record = r
 }

@@ -171,7 +171,7 @@ func (l *loader) readModel() bool {
 		}
 		fields, err := paramFields(m)
 		if err != nil {
-			l.add(e.value.at, "model", faultf("this is a fault of the model's program", "%v", err))
+			l.add(e.value.at, "model", faultf(modelsFault, "%v", err))
 			return false
 		}
 		l.scenario.Model, l.fields = m, fields
@@ -273,7 +273,7 @@ func (l *loader) place(path string) place {
 
 // readFile reads a whole file of at most most bytes.
 func readFile(path string, most int64) ([]byte, *fault) {
-	file, f := openFile(path, true)
+	file, f := openFile(path)
 	if f != nil {
 		return nil, f
 	}
@@ -288,9 +288,8 @@ func readFile(path string, most int64) ([]byte, *fault) {
 	return data, nil
 }
 
-// openFile opens a file; what is no regular file could block for ever, so only the scenario itself
-// may be a pipe.
-func openFile(path string, pipe bool) (*os.File, *fault) {
+// openFile opens a file; what is no regular file, such as a pipe, could block for ever.
+func openFile(path string) (*os.File, *fault) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -299,8 +298,8 @@ func openFile(path string, pipe bool) (*os.File, *fault) {
 		return nil, faultf("", "cannot be read: %s", reason(err))
 	case info.IsDir():
 		return nil, faultf("name a file in it", "%s is a folder", quote(path))
-	case !info.Mode().IsRegular() && !pipe:
-		return nil, faultf("", "%s is not a regular file", quote(path))
+	case !info.Mode().IsRegular():
+		return nil, faultf("name a regular file", "%s is not a regular file", quote(path))
 	}
 	file, err := os.Open(path)
 	if err != nil {

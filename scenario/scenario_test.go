@@ -438,13 +438,31 @@ func TestFaultyModels(t *testing.T) {
 	type badDefault struct {
 		A float64 `unit:"m" default:"5"`
 	}
+	type badWord struct {
+		A string `enum:"a,b" default:"c"`
+	}
+	type badElement struct {
+		A []int `default:"[1, x]"`
+	}
+	type badColumn struct {
+		A []struct {
+			B int `col:"b" default:"x"`
+		} `table:"yes" default:""`
+	}
 	for want, m := range map[string]sim.Model{
-		"make it with sim.Define":      {Name: "m"},
-		"parameter A: type map":        sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *noTag) error { return nil }),
-		"two parameters are called x":  sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *twice) error { return nil }),
-		"tag min: \"5 kg\" is a mass":  sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *badLimit) error { return nil }),
-		"the default \"5\" is not a":   sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *badList) error { return nil }),
-		"params.a: \"5\" has no unit":  sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *badDefault) error { return nil }),
+		"make it with sim.Define":     {Name: "m"},
+		"parameter A: type map":       sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *noTag) error { return nil }),
+		"two parameters are called x": sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *twice) error { return nil }),
+		"tag min: \"5 kg\" is a mass": sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *badLimit) error { return nil }),
+		"parameter a: default \"5\": it is not a list such as [1, 2]; this is a fault of the model's code":               sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *badList) error { return nil }),
+		"s.yaml:1:8: model: model m: parameter a: default \"5\": \"5\" has no unit; this is a fault of the model's code": sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *badDefault) error { return nil }),
+		"parameter a: default \"c\": \"c\" is not one of the allowed words; this is a fault of the model's code":         sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *badWord) error { return nil }),
+		"parameter a: default \"[1, x]\": \"x\" is not a number; this":                                                   sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *badElement) error { return nil }),
+		"parameter a: column b: default \"x\": \"x\" is not a number; this":                                              sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *badColumn) error { return nil }),
+		"s.yaml:1:8: model: model m: event e: payload string must have a fixed size: no strings, slices or hooks; this is a fault of the model's code": sim.Define(sim.Model{Name: "m"}, func(b *sim.Builder, _ *struct{}) error {
+			sim.DefineEvent[string](b, "e", sim.Planned)
+			return nil
+		}),
 		"parameters must be a struct":  sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *int) error { return nil }),
 		"setup failed with a panic: b": sim.Define(sim.Model{Name: "m"}, func(*sim.Builder, *struct{}) error { panic("b") }),
 	} {
@@ -493,4 +511,9 @@ func TestProgramProblems(t *testing.T) {
 	check(nil, "end: ", "space: entity 1 of kind idle: latitude", "entity 2", "entity 3", "entity 4", "entity 5",
 		"and 4 more entities with wrong positions", "begins with event tick")
 	check([]string{"space.kind=earth", "space.east=-180 deg"}, "--set space.west: from -180 to -180: the ends must differ")
+}
+
+func TestRepeatedFormatsAreRefused(t *testing.T) {
+	wantProblems(t, "model: tower\nparams: {plain: 1}\nrecord:\n  formats: [csv, csv, parquet]\n", nil, nil,
+		"s.yaml:4:18: record.formats[1]: csv is given twice; keep one")
 }

@@ -277,7 +277,7 @@ func recordSchema() object {
 		"properties": object{
 			"level": object{"enum": recordLevels(), "default": "statistical",
 				"description": "off: nothing; summary: the summary; statistical: also statistics and tables; raw: also every event."},
-			"formats": object{"type": "array", "items": object{"enum": recordFormats()}, "minItems": 1, "default": []string{"csv"}, "description": "Formats of the files."},
+			"formats": object{"type": "array", "items": object{"enum": recordFormats()}, "minItems": 1, "uniqueItems": true, "default": []string{"csv"}, "description": "Formats of the files."},
 			"report":  object{"type": "boolean", "default": true, "description": "Write report.html."},
 		},
 	}

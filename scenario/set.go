@@ -158,8 +158,7 @@ func (l *loader) defaultList(steps []string) *node {
 		if f.name != steps[1] || f.kind != listField || !f.hasFallback {
 			continue
 		}
-		var r report
-		if n := parseYAML("", []byte(f.fallback), &r); n != nil && n.kind == listNode {
+		if n := f.defaultList(); n != nil {
 			n.moveTo(place{file: "--set"})
 			return n
 		}

@@ -37,7 +37,7 @@ func (l *loader) bindTable(f *field, path string, n *node, to reflect.Value) {
 	if !ok {
 		return
 	}
-	file, fault := openFile(name, false)
+	file, fault := openFile(name)
 	if fault != nil {
 		l.add(n.at, path, fault)
 		return
@@ -65,13 +65,15 @@ type tableReader struct {
 	seen   []map[any]int
 	header []string
 	lines  []int32
+	// next is the line after the last row, blank lines left out.
+	next int
 }
 
 func newTableReader(f *field, path, file string, r io.Reader, to *report) *tableReader {
 	input := &boundedReader{input: skipBOM(r), left: maxRow, total: maxTable}
 	c := csv.NewReader(input)
 	c.ReuseRecord = true
-	return &tableReader{field: f, path: path, file: file, input: input, csv: c, report: to}
+	return &tableReader{field: f, path: path, file: file, input: input, csv: c, report: to, next: 1}
 }
 
 func skipBOM(r io.Reader) io.Reader {
@@ -126,6 +128,7 @@ func (t *tableReader) read() reflect.Value {
 			break
 		}
 		line, _ := t.csv.FieldPos(0)
+		t.passed(record)
 		row.SetZero()
 		if t.readRow(record, line, row) {
 			rows = reflect.Append(rows, row)
@@ -136,6 +139,13 @@ func (t *tableReader) read() reflect.Value {
 		t.report.add(t.last, t.path, faultf("mend these first", "and %d more problems in this table", more))
 	}
 	return rows
+}
+
+// passed notes where a row ended.
+func (t *tableReader) passed(record []string) {
+	last := len(record) - 1
+	line, _ := t.csv.FieldPos(last)
+	t.next = line + strings.Count(record[last], "\n") + 1
 }
 
 // problem reports a fault of the table, up to a bound.
@@ -158,8 +168,11 @@ func (t *tableReader) csvProblem(err error, cells int) bool {
 	var p *csv.ParseError
 	if errors.As(err, &p) {
 		line, column, err = p.Line, max(p.Column, 1), p.Err
-	} else if n := len(t.lines); n > 0 {
-		line = int(t.lines[n-1]) + 1
+		t.next = line + 1
+	} else if cells > 0 {
+		line, _ = t.csv.FieldPos(0)
+	} else {
+		line = t.next // The reader does not tell where a quoted cell without an end begins.
 	}
 	switch {
 	case errors.Is(err, csv.ErrFieldCount):
@@ -186,9 +199,10 @@ func (t *tableReader) readHeader() bool {
 		return false
 	}
 	if err != nil {
-		t.csvProblem(err, 0)
+		t.csvProblem(err, len(record))
 		return false
 	}
+	t.passed(record)
 	for _, name := range record {
 		t.header = append(t.header, strings.TrimSpace(name))
 	}

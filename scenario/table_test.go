@@ -183,3 +183,24 @@ func FuzzTable(f *testing.F) {
 		}
 	})
 }
+
+// A row that is too long is reported where it is, also behind a quoted cell of several lines.
+func TestLongRowsAreReportedAtTheirLine(t *testing.T) {
+	long := strings.Repeat("x", maxRow+1<<16)
+	for name, c := range map[string]struct {
+		table string
+		line  int
+	}{
+		"header":      {long, 1},
+		"first row":   {"iata,latitude,longitude,size\n" + long, 2},
+		"after lines": {"iata,latitude,longitude,size\n\n\"A\nB\",1,2,3\n" + long, 5},
+		"quoted":      {"iata,latitude,longitude,size\nA,1,2,3\n\"" + long, 3},
+		"after a bad": {"iata,latitude,longitude,size\nA,x,2,3\nB,1\n" + long, 4},
+	} {
+		_, err := loadText(t, withTable, map[string]string{"a.csv": c.table})
+		var p Problems
+		if !errors.As(err, &p) || p[len(p)-1].Line != c.line || !strings.Contains(p[len(p)-1].Text, "a row is longer than 1 MB") {
+			t.Errorf("%s: got %v, want line %d", name, err, c.line)
+		}
+	}
+}

@@ -118,7 +118,7 @@ func (b *Builder) SetEnd(t Time) {
 // called Context.Stop, and if so the run ends there. Without it Context.Stop is a breach.
 func (b *Builder) SetStopEvery(d Duration) {
 	if d <= 0 {
-		b.fail("stop every %v: the duration must be above 0", d)
+		b.wrong("stop every %v: the duration must be above 0", d)
 		return
 	}
 	b.prog.StopEvery = d
@@ -142,13 +142,13 @@ func (b *Builder) SetSpace(s Space) {
 // SetLimits declares lookahead, range and speed. A model that does not call it has lookahead 0.
 func (b *Builder) SetLimits(l Limits) {
 	if l.Lookahead < 0 {
-		b.fail("lookahead %v is negative", l.Lookahead)
+		b.wrong("lookahead %v is negative", l.Lookahead)
 	}
 	if !(l.Range >= 0 && l.Range <= math.MaxFloat64) {
-		b.fail("range %g m must be 0 or more, and finite", l.Range)
+		b.wrong("range %g m must be 0 or more, and finite", l.Range)
 	}
 	if !(l.Speed >= 0 && l.Speed <= math.MaxFloat64) {
-		b.fail("speed %g m/s must be 0 or more, and finite (0 if positions may jump)", l.Speed)
+		b.wrong("speed %g m/s must be 0 or more, and finite (0 if positions may jump)", l.Speed)
 	}
 	b.prog.Limits = l
 }
@@ -160,8 +160,14 @@ func (b *Builder) Results(f func(f *Final) (map[string]any, error)) { b.prog.res
 // Pictures sets the function that draws the model's own pictures for the report.
 func (b *Builder) Pictures(f func(f *Final) ([]Picture, error)) { b.prog.pictures = f }
 
-func (b *Builder) fail(format string, args ...any) {
+// wrong is for what the parameters may be the cause of.
+func (b *Builder) wrong(format string, args ...any) {
 	b.errs = append(b.errs, fmt.Errorf(format, args...))
+}
+
+// fail is for what the model's code alone can be the cause of.
+func (b *Builder) fail(format string, args ...any) {
+	b.errs = append(b.errs, &Fault{fmt.Errorf(format, args...).Error()})
 }
 
 // NewProgram runs the setup of m and checks what it declared; all faults come back joined. params
@@ -204,7 +210,7 @@ func (b *Builder) check() {
 		b.errs = append(b.errs, BadParam("end", "%v is before the start: use 0 or later", p.End))
 	}
 	if len(p.EntityKind) == 0 {
-		b.fail("model %s has no entity", p.Model.Name)
+		b.wrong("model %s has no entity", p.Model.Name)
 	}
 	names := map[string]bool{}
 	for _, e := range p.Events {
@@ -221,10 +227,10 @@ func (b *Builder) check() {
 func (b *Builder) checkEntities() {
 	p := b.prog
 	if i := slices.IndexFunc(p.EntityPos, func(v Vec) bool { return !finite(v.X) || !finite(v.Y) || !finite(v.Z) }); i >= 0 {
-		b.fail("entity %d of kind %s: position %v is not finite", i+1, p.Kinds[p.EntityKind[i]].Name, p.EntityPos[i])
+		b.wrong("entity %d of kind %s: position %v is not finite", i+1, p.Kinds[p.EntityKind[i]].Name, p.EntityPos[i])
 	}
 	if i := slices.IndexFunc(p.EntityWeight, func(w float32) bool { return !finite(float64(w)) }); i >= 0 {
-		b.fail("entity %d of kind %s: weight %v is not finite", i+1, p.Kinds[p.EntityKind[i]].Name, p.EntityWeight[i])
+		b.wrong("entity %d of kind %s: weight %v is not finite", i+1, p.Kinds[p.EntityKind[i]].Name, p.EntityWeight[i])
 	}
 }
 

@@ -60,7 +60,7 @@ func newPlaces(p *Params) (*places, error) {
 			return nil, badRow("params.airports", i, "airport %s at latitude %g, longitude %g: they must be within -90 to 90 and -180 to 180", a.Code, a.Latitude, a.Longitude)
 		}
 		if j, ok := index[a.Code]; ok {
-			return nil, badRow("params.airports", i, "airport %s is in row %d already: keep one", a.Code, j+1)
+			return nil, &sim.DuplicateError{Path: "params.airports", First: int(j) + 1, Row: i + 1, What: a.Code, Help: "keep one"}
 		}
 		index[a.Code] = int32(i)
 	}
@@ -87,7 +87,8 @@ func newPairs(p *Params, index map[string]int32) ([]pair, error) {
 		case f.Count < 0:
 			return nil, badRow("params.flights", i, "count %d must be 0 or more", f.Count)
 		case first[[2]int32{o, d}] > 0:
-			return nil, badRow("params.flights", i, "the pair %s-%s is in row %d already: add the counts up", f.Origin, f.Destination, first[[2]int32{o, d}])
+			return nil, &sim.DuplicateError{Path: "params.flights", First: first[[2]int32{o, d}], Row: i + 1,
+				What: f.Origin + "-" + f.Destination, Help: "keep one and add the counts up"}
 		}
 		first[[2]int32{o, d}] = i + 1
 		if f.Count > 0 {
@@ -189,6 +190,9 @@ const leastFlight = 1
 
 func newNetwork(s *spatial.Space, pl *places, p *Params, peak float64) (*network, error) {
 	n := &network{places: pl, routes: make([]route, len(pl.pairs))}
+	if err := checkTraffic(s, pl, p); err != nil {
+		return nil, err
+	}
 	terminal := sim.FromSeconds(p.TerminalRadius / p.Speed)
 	for i, q := range pl.pairs {
 		from, to := pl.pos[q.origin], pl.pos[q.destination]
@@ -208,6 +212,32 @@ func newNetwork(s *spatial.Space, pl *places, p *Params, peak float64) (*network
 		}
 	}
 	return n, nil
+}
+
+// Bounds of the traffic, and with it of memory and time.
+const (
+	maxAirborne   = 1_000_000
+	maxDepartures = 100_000_000 // a day
+)
+
+// checkTraffic refuses more traffic than a run can hold.
+func checkTraffic(s *spatial.Space, pl *places, p *Params) error {
+	airborne, departures := 0.0, 0.0
+	for _, q := range pl.pairs {
+		daily := p.Traffic * float64(q.count) / p.YearDays
+		departures += daily
+		airborne += daily / daySeconds * s.Distance(pl.pos[q.origin], pl.pos[q.destination]) / p.Speed
+	}
+	// A sum that overflowed is refused as well.
+	if !(airborne <= maxAirborne) {
+		return sim.BadParam("params.traffic", "traffic %g, year_days %g and speed %g m/s mean %.4g aircraft in the air at once, and at most %d are taken: lower traffic, or raise year_days or speed",
+			p.Traffic, p.YearDays, p.Speed, airborne, maxAirborne)
+	}
+	if !(departures <= maxDepartures) {
+		return sim.BadParam("params.traffic", "traffic %g and year_days %g mean %.4g departures a day, and at most %d are taken: lower traffic or raise year_days",
+			p.Traffic, p.YearDays, departures, maxDepartures)
+	}
+	return nil
 }
 
 func (n *network) place(a int32) sim.Vec { return n.pos[a] }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -240,11 +241,11 @@ func TestBadTables(t *testing.T) {
 		{"unknown origin", func(p *Params) { p.Flights = append(pairs[:2:2], Pair{"XXX", "AAA", 1}) }, "params.flights", 3, "XXX"},
 		{"unknown destination", func(p *Params) { p.Flights = append(pairs[:2:2], Pair{"AAA", "YYY", 1}) }, "params.flights", 3, "YYY"},
 		{"to itself", func(p *Params) { p.Flights = append(pairs[:1:1], Pair{"AAA", "AAA", 1}) }, "params.flights", 2, "both AAA"},
-		{"pair twice", func(p *Params) { p.Flights = append(pairs[:2:2], pairs[1]) }, "params.flights", 3, "row 2"},
+		{"pair twice", func(p *Params) { p.Flights = append(pairs[:2:2], pairs[1]) }, "params.flights", 3, "rows 2 and 3"},
 		{"negative count", func(p *Params) { p.Flights = append(pairs[:1:1], Pair{"BBB", "AAA", -1}) }, "params.flights", 2, "-1"},
 		{"no flights", func(p *Params) { p.Flights = []Pair{{"AAA", "BBB", 0}} }, "params.flights", 0, "no row"},
 		{"same place", func(p *Params) { p.Airports = append(airports[:1:1], Airport{"BBB", 40, -90}, airports[2]) }, "params.flights", 1, "same place"},
-		{"duplicate airport", func(p *Params) { p.Airports = append(airports[:3:3], Airport{"AAA", 1, 1}) }, "params.airports", 4, "row 1"},
+		{"duplicate airport", func(p *Params) { p.Airports = append(airports[:3:3], Airport{"AAA", 1, 1}) }, "params.airports", 4, "rows 1 and 4"},
 		{"code", func(p *Params) { p.Airports = append(airports[:3:3], Airport{"TOOLONG", 1, 1}) }, "params.airports", 4, "characters"},
 		{"latitude", func(p *Params) { p.Airports = append(airports[:3:3], Airport{"DDD", 91, 1}) }, "params.airports", 4, "91"},
 		{"NaN", func(p *Params) { p.Airports = append(airports[:3:3], Airport{"DDD", math.NaN(), 1}) }, "params.airports", 4, "NaN"},
@@ -259,6 +260,30 @@ func TestBadTables(t *testing.T) {
 				t.Errorf("got %v, want %s, row %d, %q", err, c.path, c.row, c.want)
 			}
 		})
+	}
+}
+
+func TestTooMuchTrafficIsRefused(t *testing.T) {
+	airports, pairs := triangle(10)
+	many := slices.Clone(pairs)
+	many[0].Count = 100_000_000
+	for _, c := range []struct {
+		name   string
+		change func(p *Params)
+		want   string
+	}{
+		{"a year of a moment", func(p *Params) { p.YearDays = 1e-300 }, "year_days 1e-300"},
+		{"a sum that overflows", func(p *Params) { p.YearDays, p.Traffic = 5e-324, 1000 }, "+Inf aircraft"},
+		{"slow", func(p *Params) { p.Flights, p.Traffic, p.Speed = many, 100, 1 }, "speed 1 m/s"},
+		{"many short flights", func(p *Params) { p.Flights, p.Traffic, p.YearDays, p.Speed = many, 200, 100, 1e6 }, "2e+08 departures a day"},
+	} {
+		p := defaults(airports, pairs)
+		c.change(p)
+		_, err := sim.NewProgram(Model(), p, sim.Space{}, 1, sim.Never)
+		var bad *sim.ParamError
+		if !errors.As(err, &bad) || bad.Path != "params.traffic" || !strings.Contains(bad.Reason, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Params are the parameters of PHOLD.
 type Params struct {
-	Entities     int64        `param:"entities" default:"16384" min:"1" max:"200000000" doc:"number of entities"`
+	Entities     int64        `param:"entities" default:"16384" min:"1" max:"50000000" doc:"number of entities"`
 	Population   int64        `param:"population" default:"1" min:"1" max:"1000000" doc:"events in flight per entity"`
 	Lookahead    sim.Duration `param:"lookahead" default:"0.1 s" above:"0 s" doc:"least delay of an event"`
 	Mean         sim.Duration `param:"mean" default:"1 s" above:"0 s" doc:"mean delay of an event, the lookahead included; what is above the lookahead is exponential"`
@@ -19,6 +19,9 @@ type Params struct {
 	Destinations string       `param:"destinations" default:"uniform" enum:"uniform,spatial" doc:"where remote events go: to any entity, or to one within the radius on a torus"`
 	Radius       int64        `param:"radius" default:"3" min:"1" max:"1000" doc:"with spatial destinations, how many grid steps a remote event goes at most along each axis"`
 }
+
+// maxInFlight bounds the events in flight, and with them memory.
+const maxInFlight = 100_000_000
 
 // State is an entity's state.
 type State struct {
@@ -44,14 +47,20 @@ func setup(b *sim.Builder, p *Params) error {
 	if p.Mean < p.Lookahead {
 		return sim.BadParam("params.mean", "%v is below the lookahead of %v, which it includes", p.Mean, p.Lookahead)
 	}
+	if p.Entities > maxInFlight/p.Population {
+		return sim.BadParam("params.population", "%d events in flight for each of %d entities are more than %d: lower population or entities", p.Population, p.Entities, maxInFlight)
+	}
 	b.SetLimits(sim.Limits{Lookahead: p.Lookahead})
 	b.SetEnd(sim.Time(60 * sim.Second))
 	pick := uniform(p.Entities)
-	place := func(int64) sim.Vec { return sim.Vec{} }
+	space, place := sim.Space{}, func(int64) sim.Vec { return sim.Vec{} }
 	if p.Destinations == "spatial" {
 		g := newGrid(p)
 		b.SetSpace(g.space())
-		pick, place = g.pick, g.place
+		space, pick, place = g.space(), g.pick, g.place
+	}
+	if b.Space() != space {
+		return sim.BadParam("space", "phold makes its own space: leave space out and use params.destinations and radius")
 	}
 	hold := sim.DefineEvent[sim.None](b, "hold", sim.Planned)
 	k := sim.DefineKind[State](b, "entity", "handles events and sends them on")

@@ -2,6 +2,7 @@ package phold
 
 import (
 	"context"
+	"errors"
 	"math"
 	"testing"
 
@@ -50,9 +51,23 @@ func TestEventsByRenewalTheory(t *testing.T) {
 	}
 }
 
-func TestMeanBelowLookaheadIsRefused(t *testing.T) {
-	_, err := sim.NewProgram(Model(), &Params{Entities: 1, Population: 1, Lookahead: 2, Mean: 1}, sim.Space{}, 1, 10)
-	if err == nil {
-		t.Fatal("it is taken")
+func TestBadParametersAreRefused(t *testing.T) {
+	plane := sim.Space{Kind: sim.Plane, Dims: 2, Bounds: sim.Box{Max: sim.Vec{X: 9, Y: 9}}}
+	for name, c := range map[string]struct {
+		params Params
+		space  sim.Space
+		path   string
+	}{
+		"mean below the lookahead":  {Params{Entities: 1, Population: 1, Lookahead: 2, Mean: 1}, sim.Space{}, "params.mean"},
+		"more events than memory":   {Params{Entities: 50_000_000, Population: 3, Lookahead: 1, Mean: 1}, sim.Space{}, "params.population"},
+		"just above the bound":      {Params{Entities: 100_001, Population: 1000, Lookahead: 1, Mean: 1}, sim.Space{}, "params.population"},
+		"a space that has no use":   {Params{Entities: 1, Population: 1, Lookahead: 1, Mean: 1, Destinations: "uniform"}, plane, "space"},
+		"another space than it has": {Params{Entities: 1, Population: 1, Lookahead: 1, Mean: 1, Destinations: "spatial"}, plane, "space"},
+	} {
+		_, err := sim.NewProgram(Model(), &c.params, c.space, 1, 10)
+		var param *sim.ParamError
+		if !errors.As(err, &param) || param.Path != c.path {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
