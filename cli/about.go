@@ -33,14 +33,18 @@ func (e *env) versionCommand() *cobra.Command {
 		Short: "Print version, commit and Go version",
 		Args:  noArguments,
 		RunE: e.begin(func(*cobra.Command, []string) error {
-			info, ok := debug.ReadBuildInfo()
-			if !ok {
-				info = &debug.BuildInfo{}
-			}
-			_, err := fmt.Fprintln(e.stdout, versionText(e.program, info))
+			_, err := fmt.Fprintln(e.stdout, e.version())
 			return err
 		}),
 	}
+}
+
+func (e *env) version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return versionText(e.program, info)
 }
 
 // versionText is such as "simnode v1.2.0, commit 0123456789ab, go1.26.0 linux/amd64".

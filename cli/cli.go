@@ -125,6 +125,8 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
+	root.Version = e.version()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(e.flagError)

@@ -14,8 +14,9 @@ import (
 )
 
 func (e *env) modelsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "models [NAME]",
+	format := newWord("FORMAT", "text", "json")
+	cmd := &cobra.Command{
+		Use:   "models [NAME] [flags]",
 		Short: "List the models, or describe one with its parameters",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -30,12 +31,28 @@ func (e *env) modelsCommand() *cobra.Command {
 			return e.modelNames(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: e.begin(func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			models := e.models
+			if len(args) == 1 {
+				m, err := e.findModel(args[0])
+				if err != nil {
+					return err
+				}
+				models = []sim.Model{m}
+			}
+			switch {
+			case format.text == "json":
+				return e.modelsJSON(models)
+			case len(args) == 0:
 				return e.listModels()
 			}
-			return e.describeModel(args[0])
+			return e.describeModel(models[0])
 		}),
 	}
+	cmd.Flags().VarP(format, "output", "o", "format: text or json")
+	if err := cmd.RegisterFlagCompletionFunc("output", format.complete); err != nil {
+		panic(err) // the flag is missing above
+	}
+	return cmd
 }
 
 func (e *env) modelNames() []string {
@@ -54,16 +71,72 @@ func (e *env) listModels() error {
 	return t.Flush()
 }
 
-func (e *env) describeModel(name string) error {
+func (e *env) findModel(name string) (sim.Model, error) {
 	i := slices.IndexFunc(e.models, func(m sim.Model) bool { return m.Name == name })
 	if i < 0 {
 		hint := ""
 		if near := scenario.Nearest(name, e.modelNames()); near != "" {
 			hint = fmt.Sprintf("did you mean %q? ", near)
 		}
-		return usagef("unknown model %q: %sthere are %s", name, hint, strings.Join(e.modelNames(), ", "))
+		return sim.Model{}, usagef("unknown model %q: %sthere are %s", name, hint, strings.Join(e.modelNames(), ", "))
 	}
-	m := e.models[i]
+	return e.models[i], nil
+}
+
+// modelJSON is a model in the JSON output of models.
+type modelJSON struct {
+	Name    string      `json:"name"`
+	Summary string      `json:"summary"`
+	Doc     string      `json:"doc,omitempty"`
+	Source  string      `json:"source,omitempty"`
+	Check   string      `json:"check,omitempty"`
+	Version int         `json:"version"`
+	Params  []paramJSON `json:"params"`
+}
+
+// paramJSON is a parameter, or a column of a table.
+type paramJSON struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+	// Unit of plain numbers in the cells of a column.
+	Unit  string   `json:"unit,omitempty"`
+	Units []string `json:"units,omitempty"`
+	// Default in scenario text.
+	Default  string      `json:"default,omitempty"`
+	Required bool        `json:"required,omitempty"`
+	Allowed  string      `json:"allowed,omitempty"`
+	Unique   bool        `json:"unique,omitempty"`
+	Doc      string      `json:"doc,omitempty"`
+	Columns  []paramJSON `json:"columns,omitempty"`
+}
+
+// modelsJSON prints one object with the models and their parameters.
+func (e *env) modelsJSON(models []sim.Model) error {
+	list := make([]modelJSON, len(models))
+	for i, m := range models {
+		params, err := scenario.Describe(m)
+		if err != nil {
+			return err
+		}
+		list[i] = modelJSON{m.Name, m.Summary, m.Doc, m.Source, m.Check, m.Version, paramsJSON(params)}
+	}
+	data, err := encode(map[string]any{"models": list})
+	if err != nil {
+		return err
+	}
+	_, err = e.stdout.Write(data)
+	return err
+}
+
+func paramsJSON(params []scenario.ParamDoc) []paramJSON {
+	list := make([]paramJSON, len(params))
+	for i, p := range params {
+		list[i] = paramJSON{p.Name, p.Type, p.Unit, p.Units, p.Default, p.Required, p.Allowed, p.Unique, p.Doc, paramsJSON(p.Columns)}
+	}
+	return list
+}
+
+func (e *env) describeModel(m sim.Model) error {
 	params, err := scenario.Describe(m)
 	if err != nil {
 		return err

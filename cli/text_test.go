@@ -218,3 +218,42 @@ func TestHelpNamesExitCodes(t *testing.T) {
 		}
 	}
 }
+
+func TestVersionFlagIsTheCommand(t *testing.T) {
+	flag, command := simnode(t.Context(), "--version"), simnode(t.Context(), "version")
+	if flag != command || flag.code != Done || !strings.HasPrefix(flag.stdout, "simnode ") {
+		t.Errorf("%+v, not %+v", flag, command)
+	}
+}
+
+func TestModelsAsJSON(t *testing.T) {
+	type list struct {
+		Models []struct {
+			Name   string
+			Params []struct {
+				Name, Default string
+				Units         []string
+				Columns       []struct{ Name string }
+			}
+		}
+	}
+	var all, one list
+	for args, to := range map[string]*list{"models -o json": &all, "models airspace -o json": &one} {
+		r := simnode(t.Context(), strings.Fields(args)...)
+		if err := json.Unmarshal([]byte(r.stdout), to); err != nil || r.code != Done || r.stderr != "" {
+			t.Fatalf("%s: exit %d, %v, %s", args, r.code, err, r.stderr)
+		}
+	}
+	if len(all.Models) != len(testModels()) || len(one.Models) != 1 || one.Models[0].Name != "airspace" {
+		t.Fatalf("%+v", one)
+	}
+	found := 0
+	for _, p := range one.Models[0].Params {
+		if p.Name == "radar_range" && p.Default == "250 km" && p.Units[0] == "m" || p.Name == "airports" && len(p.Columns) == 3 {
+			found++
+		}
+	}
+	if found != 2 {
+		t.Errorf("%+v", one.Models[0].Params)
+	}
+}

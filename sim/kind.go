@@ -177,7 +177,7 @@ func (b *Builder) SetWeight(id EntityID, weight float64) {
 		p.EntityWeight = append(p.EntityWeight, 1)
 	}
 	if id == 0 || int(id) > len(p.EntityKind) || !(weight >= 0) {
-		b.fail("weight %g of entity %d: the entity must exist and the weight be 0 or more", weight, id)
+		b.wrong("weight %g of entity %d: the entity must exist and the weight be 0 or more", weight, id)
 		return
 	}
 	p.EntityWeight[id-1] = float32(weight)
@@ -187,7 +187,7 @@ func (b *Builder) SetWeight(id EntityID, weight float64) {
 func (e Event[P]) Init(b *Builder, id EntityID, at Time, payload P) {
 	p := b.prog
 	if id == 0 || int(id) > len(p.EntityKind) || at < 0 {
-		b.fail("initial event %s of entity %d at %v: the entity must exist and the time be 0 or later",
+		b.wrong("initial event %s of entity %d at %v: the entity must exist and the time be 0 or later",
 			p.Events[e.id].Name, id, at)
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 
+	"gonum.org/v1/plot/plotter"
+
 	"github.com/simnode/simnode/node"
 	"github.com/simnode/simnode/sim"
 )
@@ -69,5 +71,54 @@ func TestBadParametersAreRefused(t *testing.T) {
 		if !errors.As(err, &param) || param.Path != c.path {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Every bar of the picture stands for as many counts as the others, none of them in two bars, and all
+// entities are in one.
+func TestHistogramHasWholeBars(t *testing.T) {
+	for entities, each := range map[int64]int64{1: 1, 300: 1, 20: 1} {
+		checkBars(t, Params{Entities: entities, Population: 1, Lookahead: sim.Second, Mean: 5 * sim.Second, Remote: 0.5, Destinations: "uniform", Radius: 1}, each)
+	}
+	checkBars(t, Params{Entities: 50, Population: 100, Lookahead: sim.Second, Mean: 5 * sim.Second, Remote: 1, Destinations: "uniform", Radius: 1}, 0)
+}
+
+// checkBars checks the histogram of a run; each of 0 is any but 1.
+func checkBars(t *testing.T, p Params, each int64) {
+	t.Helper()
+	var bars []plotter.HistogramBin
+	var got int64
+	model := sim.Define(Model(), func(b *sim.Builder, p *Params) error {
+		err := setup(b, p)
+		b.Pictures(func(f *sim.Final) ([]sim.Picture, error) {
+			bars, got = histogram(f, sim.Kind[State]{})
+			return pictures(f, sim.Kind[State]{})
+		})
+		return err
+	})
+	prog, err := sim.NewProgram(model, &p, sim.Space{}, 1, sim.Time(60*sim.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := node.Run(context.Background(), prog, node.Options{Regions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := prog.Pictures(out.Final(nil))
+	if err != nil || len(drawn) != 1 || len(drawn[0].SVG) == 0 {
+		t.Fatalf("%v, %d pictures", err, len(drawn))
+	}
+	if got != each && (each > 0 || got < 2) || len(bars) == 0 || len(bars) > 40 {
+		t.Errorf("%d entities: %d bars of %d counts", p.Entities, len(bars), got)
+	}
+	sum := 0.0
+	for i, b := range bars {
+		sum += b.Weight
+		if b.Max-b.Min != float64(got) || b.Min != bars[0].Min+float64(int64(i)*got) || b.Min+0.5 != math.Trunc(b.Min+0.5) {
+			t.Errorf("bar %d is %+v", i, b)
+		}
+	}
+	if sum != float64(p.Entities) || bars[0].Weight == 0 || bars[len(bars)-1].Weight == 0 {
+		t.Errorf("%g entities in the bars, not %d", sum, p.Entities)
 	}
 }
