@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"strings"
 
 	"github.com/simnode/simnode/sim"
 )
@@ -53,7 +54,7 @@ var page string
 // Write writes the page. Results that JSON cannot hold (NaN, an infinity) are replaced by a note; an
 // error comes from w alone.
 func Write(w io.Writer, r Report) error {
-	t, err := template.New("page").Parse(page)
+	t, err := template.New("page").Funcs(template.FuncMap{"breaks": breaks}).Parse(page)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -65,6 +66,11 @@ func Write(w io.Writer, r Report) error {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
+}
+
+// breaks allows lines to break between the parts of a path.
+func breaks(text string) template.HTML {
+	return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(text), "/", "/<wbr>")) // text was escaped
 }
 
 // view is the page's content, ready for the template.

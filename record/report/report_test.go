@@ -351,3 +351,16 @@ func TestTicksAreInRange(t *testing.T) {
 		}
 	})
 }
+
+func TestPathsBreakBetweenTheirParts(t *testing.T) {
+	var b bytes.Buffer
+	err := Write(&b, Report{Scenario: "a/<b>/c.yaml", Facts: []Fact{{"scenario", "x/<y>/z"}}, Results: map[string]any{"file": "p/<q>/r"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Scenario a/<wbr>&lt;b&gt;/<wbr>c.yaml", "<dd>x/<wbr>&lt;y&gt;/<wbr>z</dd>", "<td>p/<wbr>&lt;q&gt;/<wbr>r</td>"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+}
