@@ -13,9 +13,10 @@
 //     output holds one JSON object and nothing else.
 //   - Bad input never ends in a panic: errors say what is wrong, where, and what is allowed.
 //   - A run touches only files of its own in the output folder: it replaces those of an earlier run
-//     and leaves all others alone.
+//     and leaves all others alone. Two runs in one folder at once are refused.
+//   - An interrupt is answered at once: loading a scenario is given up, a run says that it stops.
 //
 // Files: cli.go is the root command and the exit codes; flags.go are values of flags; run.go is the
-// one place where a run is wired up; summary.go and page.go are what is told about it, progress.go
-// what is told on the way; the other commands have a file each.
+// one place where a run is wired up; lock.go keeps a folder to one run; summary.go and page.go are what
+// is told about it, progress.go what is told on the way; the other commands have a file each.
 package cli

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/simnode/simnode/models"
@@ -13,7 +14,7 @@ import (
 
 // probeParams choose what goes wrong.
 type probeParams struct {
-	Mode      string       `param:"mode" default:"fine" enum:"fine,panic,breach,chain,results-error,results-panic,results-nan,picture-error,picture-panic,picture-name,hang,nan,setup-hang" doc:"what goes wrong"`
+	Mode      string       `param:"mode" default:"fine" enum:"fine,panic,breach,chain,results-error,results-panic,results-nan,picture-error,picture-panic,picture-name,hang,nan,setup-hang,setup-goexit" doc:"what goes wrong"`
 	Lookahead sim.Duration `param:"lookahead" default:"100 ms"`
 	Reach     float64      `param:"reach" unit:"m" default:"10 m"`
 	Entities  int          `param:"entities" default:"20" min:"1"`
@@ -34,6 +35,9 @@ func probe() sim.Model {
 					return err
 				}
 				select {}
+			}
+			if p.Mode == "setup-goexit" {
+				runtime.Goexit()
 			}
 			b.SetEnd(sim.Time(10 * sim.Second))
 			b.SetSpace(sim.Space{Kind: sim.Torus, Dims: 2, Periodic: [3]bool{true, true}, Bounds: sim.Box{Max: sim.Vec{X: 100, Y: 100}}})

@@ -170,15 +170,19 @@ func (e *env) load(ctx context.Context, file string, o scenario.Options) (*scena
 	}
 	done := make(chan loaded, 1)
 	go func() {
+		defer close(done)
 		s, err := scenario.Load(file, o)
 		done <- loaded{s, err}
 	}()
 	select {
 	case <-ctx.Done():
 		return nil, errEarly
-	case l := <-done:
-		if ctx.Err() != nil {
+	case l, ok := <-done:
+		switch {
+		case ctx.Err() != nil:
 			return nil, errEarly
+		case !ok:
+			return nil, usagef("%s: the model's setup has ended its goroutine (runtime.Goexit): this is a fault of the model's code", file)
 		}
 		return l.scenario, l.err
 	}

@@ -11,7 +11,7 @@ type Level uint8
 
 // The levels; each writes what the ones before it write and more.
 const (
-	// Off writes nothing and leaves the folder alone.
+	// Off writes nothing and makes no folder.
 	Off Level = iota
 	// Summary writes nothing here either; the folder is made for the caller's own summary.
 	Summary
