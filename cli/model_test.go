@@ -104,6 +104,9 @@ func misbehave(c *sim.Context, mode string, wait sim.Sample, tick sim.Event[sim.
 	case "nan":
 		wait.Observe(c, math.NaN())
 	case "hang":
+		if err := os.WriteFile("hangs", nil, 0o666); err != nil {
+			panic(err)
+		}
 		select {}
 	}
 }

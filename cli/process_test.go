@@ -184,7 +184,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}()
 	for range 3000 {
 		// The handler never returns: nothing but the second signal can end the run.
-		if len(names(t, filepath.Join(dir, "o"))) > 0 {
+		if _, err := os.Stat(filepath.Join(dir, "hangs")); err == nil {
 			_ = cmd.Process.Signal(syscall.SIGINT)
 		}
 		select {
@@ -277,5 +277,25 @@ func TestSignalDuringSetupEndsAtOnce(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "out")); !os.IsNotExist(err) {
 			t.Errorf("%s: a folder was made (%v)", command, err)
 		}
+	}
+}
+
+// The context ends when the files are open and before the first event: while entities are placed.
+func TestContextEndsBeforeTheFirstEvent(t *testing.T) {
+	file, out := probeFile(t, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	e := &env{program: "simnode", models: testModels(), stdout: io.Discard, stderr: io.Discard}
+	f := &runFlags{file: file, dir: out, record: &word{}, format: newWord("FORMAT", "text", "json"), quiet: true}
+	j, err := e.validate(ctx, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	err = errors.Join(j.whole(ctx), j.unlock())
+	if code := e.exit(err); code != Interrupted || !errors.Is(err, errEarly) {
+		t.Errorf("exit %d: %v", code, err)
+	}
+	if got := names(t, out); len(got) > 0 {
+		t.Errorf("files are left: %q", got)
 	}
 }

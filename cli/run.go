@@ -95,6 +95,9 @@ func (j *job) whole(ctx context.Context) error {
 	}
 	defer j.announceStop(ctx)()
 	runErr := j.run(ctx)
+	if errors.Is(runErr, errEarly) {
+		return errors.Join(runErr, j.recorder.Discard(), j.closeProfile())
+	}
 	if err := errors.Join(runErr, j.close()); err != nil {
 		return err
 	}
@@ -293,6 +296,9 @@ func (j *job) run(ctx context.Context) error {
 	out, err := node.Run(ctx, j.program, j.options)
 	j.wall = time.Since(start)
 	j.outcome = out
+	if out == nil && err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return errEarly
+	}
 	return err
 }
 

@@ -79,7 +79,7 @@ func New(p *sim.Program, o Options) (*Recorder, error) {
 		return nil, err
 	}
 	if err := r.open(); err != nil {
-		return nil, errors.Join(err, r.discard())
+		return nil, errors.Join(err, r.Discard())
 	}
 	return r, nil
 }
@@ -121,7 +121,9 @@ func (r *Recorder) create(name string, columns []column) (t table, err error) {
 	return t, nil
 }
 
-func (r *Recorder) discard() (err error) {
+// Discard ends a recording of a run that never began, and removes its files.
+func (r *Recorder) Discard() (err error) {
+	r.finished = true
 	for _, o := range r.outputs {
 		err = errors.Join(err, o.discard())
 	}
