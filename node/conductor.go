@@ -14,7 +14,7 @@ import (
 const (
 	// turnTime is how long a turn of a region should at least take where others wait for its reports:
 	// long against the cost of a report, short against a lookahead's worth of events.
-	turnTime = 30 * time.Microsecond
+	turnTime = 20 * time.Microsecond
 	// fewest and most bound the events of a turn; nobody waits for a lone region's reports.
 	fewest, most = 16, 4096
 	loneTurn     = 1 << 15
@@ -22,7 +22,7 @@ const (
 	// four times as many.
 	fullObservations = 1 << 16
 	// spins is how often a worker without work looks again before it sleeps.
-	spins = 300
+	spins = 20000
 )
 
 // conductor shares the regions out to workers under grants. Everything in it is guarded by mu, but for

@@ -8,6 +8,7 @@ import (
 
 // obsBatch collects the observations of one region between two reports.
 type obsBatch struct {
+	_    apart
 	obs  []sim.Observation
 	rows []byte
 }

@@ -51,6 +51,7 @@ type ref struct {
 // send falls into days that are not open yet. Nothing about it affects the order in which events come
 // out: that is always (time, key, seq).
 type queue struct {
+	_        apart
 	shift    uint
 	maxShift uint
 	// day is the open day; events of days up to it are in open or late.
@@ -92,6 +93,7 @@ type queue struct {
 	moved, spreads int
 	// patience is how many buckets to open before a crowded one makes days shorter again.
 	patience int
+	_        apart
 }
 
 // eventID identifies an event for ever: its source with priority, and the source's sequence.

@@ -11,6 +11,7 @@ import (
 // region is a cell of space with its own entities, event queue and view of the world: a logical
 // process. One worker at a time runs it; everything in it is that worker's until it reports.
 type region struct {
+	_     apart
 	id    int
 	world *world
 	queue *queue
@@ -57,7 +58,11 @@ type region struct {
 
 	// published for progress, read by others at any time.
 	shownEvents atomic.Uint64
+	_           apart
 }
+
+// apart keeps what one worker writes all the time off the cache lines that another one uses.
+type apart [128]byte
 
 type regionKind struct {
 	handlers []sim.Handler
@@ -67,10 +72,12 @@ type regionKind struct {
 
 // outbox collects what goes to one other region: events, with their large payloads, and publications.
 type outbox struct {
+	_     apart
 	msgs  []sim.Message
 	blobs [][]byte
 	pubs  []publication
 	least sim.Time
+	_     apart
 }
 
 func newOutbox() *outbox { return &outbox{least: sim.Never} }
