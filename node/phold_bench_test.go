@@ -113,9 +113,9 @@ func (h bareHeap) replaceTop(e bareEvent) {
 	h[i] = e
 }
 
-// pholdEnd is how long to run n entities for some millions of events.
+// pholdEnd is how long to run n entities for some twelve million events, about a second.
 func pholdEnd(n int64) sim.Duration {
-	return sim.Duration(max(3e6/float64(n), 12) * float64(sim.Second))
+	return sim.Duration(max(12e6/float64(n), 12) * float64(sim.Second))
 }
 
 func pholdSizes() []int64 { return []int64{1024, 16384, 262144, 1000000} }
