@@ -99,8 +99,7 @@ type queue struct {
 // eventID identifies an event for ever: its source with priority, and the source's sequence.
 type eventID struct{ key, seq uint64 }
 
-// newQueue returns an empty queue. widest bounds the width of a day; events is a guess of how many
-// events will be pending.
+// newQueue returns an empty queue. widest bounds the width of a day.
 func newQueue(widest sim.Duration) *queue {
 	q := &queue{
 		maxShift:  widestShift(widest),
@@ -124,9 +123,6 @@ func widestShift(widest sim.Duration) uint {
 	}
 	return min(maxShift, uint(bits.Len64(uint64(widest))-1))
 }
-
-// len returns how many events are pending.
-func (q *queue) len() int { return q.n - len(q.cancelled) }
 
 // push adds a copy of m.
 func (q *queue) push(m *sim.Message) {

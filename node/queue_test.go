@@ -467,3 +467,6 @@ func heldBy(t *testing.T, entities int, space sim.Space, regions int) int {
 	runtime.KeepAlive(p)
 	return held
 }
+
+// len returns how many events are pending.
+func (q *queue) len() int { return q.n - len(q.cancelled) }

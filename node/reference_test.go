@@ -222,7 +222,7 @@ func (r *reference) NewPayload(b *sim.Body, size int) []byte {
 
 func (r *reference) Payload(m *sim.Message) []byte { return r.large[m.Body.A] }
 
-func (r *reference) Publish(m sim.Motion, public sim.Body, _ bool) {
+func (r *reference) Publish(m sim.Motion, public sim.Body) {
 	r.self.seq++
 	r.self.motion, r.self.moving = m, true
 	r.self.pubs = append(r.self.pubs, refPub{r.visible(), false, m, public})

@@ -113,7 +113,7 @@ func (r *region) needSpace(what string) {
 }
 
 // Publish implements sim.Engine.
-func (r *region) Publish(m sim.Motion, public sim.Body, _ bool) {
+func (r *region) Publish(m sim.Motion, public sim.Body) {
 	r.needSpace("Publish")
 	now := r.msg.Time
 	at := r.checkMotion(m, now)

@@ -78,7 +78,7 @@ func (c *Context) Cancel(r Ref) bool { return c.eng.Cancel(r) }
 
 // Publish makes the entity's motion visible to others from now + lookahead on, and is where the
 // engine takes its position from. A motion that has begun before now is taken as it stands.
-func (c *Context) Publish(m Motion) { c.eng.Publish(m, Body{}, false) }
+func (c *Context) Publish(m Motion) { c.eng.Publish(m, Body{}) }
 
 // Hide ends the entity's publication: from now + lookahead on nobody sees it.
 func (c *Context) Hide() { c.eng.Hide() }
@@ -159,7 +159,7 @@ func DefinePublic[A any](b *Builder) Public[A] {
 func (p Public[A]) Publish(c *Context, m Motion, a A) {
 	var b Body
 	putPlain(unsafe.Pointer(&b), &a, p.runs)
-	c.eng.Publish(m, b, true)
+	c.eng.Publish(m, b)
 }
 
 // Of returns the attributes that s published, or zero if it published none.

@@ -74,7 +74,7 @@ type Engine interface {
 	NewPayload(b *Body, size int) []byte
 	// Payload returns the payload of m that NewPayload made.
 	Payload(m *Message) []byte
-	Publish(m Motion, public Body, has bool)
+	Publish(m Motion, public Body)
 	Hide()
 	Position() Vec
 	Near(radius float64, kinds KindSet) []Seen

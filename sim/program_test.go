@@ -510,10 +510,9 @@ func TestEachVisitsOneKindOnly(t *testing.T) {
 type publisher struct {
 	Engine
 	body Body
-	has  bool
 }
 
-func (p *publisher) Publish(_ Motion, b Body, has bool) { p.body, p.has = b, has }
+func (p *publisher) Publish(_ Motion, b Body) { p.body = b }
 
 func TestPublishedAttributesComeBack(t *testing.T) {
 	b := &Builder{prog: &Program{}}
@@ -522,13 +521,25 @@ func TestPublishedAttributesComeBack(t *testing.T) {
 	c := NewContext(eng)
 	want := small5{1, 2, 3, 4, 5, 6}
 	pub.Publish(c, Motion{}, want)
-	if got := pub.Of(&Seen{Public: eng.body}); got != want || !eng.has {
+	if got := pub.Of(&Seen{Public: eng.body}); got != want {
 		t.Errorf("published %+v, seen %+v", want, got)
 	}
 	if got := pub.Of(&Seen{}); got != (small5{}) {
 		t.Errorf("nothing published, seen %+v", got)
 	}
-	if c.Publish(Motion{}); eng.has {
+	clean := eng.body
+	fouled := new(small5)
+	for i := range unsafe.Sizeof(*fouled) {
+		*(*byte)(unsafe.Add(unsafe.Pointer(fouled), i)) = 0xff
+	}
+	f := reflect.ValueOf(fouled).Elem()
+	for i := range f.NumField() {
+		f.Field(i).Set(reflect.ValueOf(want).Field(i))
+	}
+	if pub.Publish(c, Motion{}, *fouled); eng.body != clean {
+		t.Errorf("padding is published: %x, not %x", eng.body, clean)
+	}
+	if c.Publish(Motion{}); eng.body != (Body{}) {
 		t.Error("a motion alone is published with attributes")
 	}
 }

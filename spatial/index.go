@@ -2,7 +2,6 @@ package spatial
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/simnode/simnode/sim"
 	"github.com/tidwall/rtree"
@@ -120,18 +119,6 @@ func (ix *Index) Motion(id sim.EntityID) (sim.Motion, uint32, bool) {
 		return sim.Motion{}, 0, false
 	}
 	return ix.entries[i].track.m, ix.entries[i].slot, true
-}
-
-// IDs appends the ids of all entities, ascending.
-func (ix *Index) IDs(out []sim.EntityID) []sim.EntityID {
-	first := len(out)
-	for i := range ix.entries {
-		if ix.entries[i].used {
-			out = append(out, ix.entries[i].id)
-		}
-	}
-	slices.Sort(out[first:])
-	return out
 }
 
 // place brings the box of an entry up to date. An entity that was put before is likely to be put

@@ -356,3 +356,15 @@ func BenchmarkCrossing(b *testing.B) {
 		s.NextLeave(m, bx, s.NextEnter(m, bx, 0))
 	}
 }
+
+// IDs appends the ids of all entities, ascending.
+func (ix *Index) IDs(out []sim.EntityID) []sim.EntityID {
+	first := len(out)
+	for i := range ix.entries {
+		if ix.entries[i].used {
+			out = append(out, ix.entries[i].id)
+		}
+	}
+	slices.Sort(out[first:])
+	return out
+}
