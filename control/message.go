@@ -1,0 +1,227 @@
+package control
+
+import (
+	"github.com/simnode/simnode/lbts"
+	"github.com/simnode/simnode/sim"
+)
+
+// Message is what nodes send to one another about a job. To names it on the wire; see Append and Parse.
+type Message interface{ kind() byte }
+
+// Header stands in every message: which run of which job it speaks of. A message whose Epoch is not that
+// of the receiver's job is refused and counted.
+type Header struct {
+	Epoch uint64
+	// Term of the coordinator that the message comes from or answers to; 0 between members.
+	Term uint64
+}
+
+// From the coordinator to a member.
+type (
+	// Assume says who coordinates from now on, and asks for Frozen. It is sent again until answered.
+	Assume struct{ Header }
+	// Settle asks for Full once Frames[m] event frames of each member m have been received.
+	Settle struct {
+		Header
+		Frames []uint64
+		// Shape asks for the lookahead as well.
+		Shape bool
+	}
+	// Grants allow regions to run. Serial counts the grants of a term.
+	Grants struct {
+		Header
+		Serial uint64
+		Grants []lbts.Grant
+	}
+	// Cut asks for cut number Number at time At, which every region has reached.
+	Cut struct {
+		Header
+		Number uint64
+		At     sim.Time
+	}
+	// Floor tells the member that records below which time all has run, once it has received
+	// Frames[m] observation frames of each member m.
+	Floor struct {
+		Header
+		At     sim.Time
+		Frames []uint64
+	}
+	// Finish ends the run at time At. A member sends its part of the result to the one that records.
+	Finish struct {
+		Header
+		At     sim.Time
+		How    Ending
+		Reason string
+	}
+	// Ping asks for a Pong.
+	Ping struct{ Header }
+)
+
+// From a member to the coordinator.
+type (
+	// Frozen answers Assume: no region runs any more, Sent[m] event frames and Observed observation
+	// frames were sent, CutNumber at CutAt is the last cut begun (0 at 0: none), Ending tells of a
+	// Finish that was received.
+	Frozen struct {
+		Header
+		Sent      []uint64
+		Observed  uint64
+		CutNumber uint64
+		CutAt     sim.Time
+		// CutDone says that the cut is complete here.
+		CutDone bool
+		// Finishing is a Finish that was received before, or nil.
+		Finishing *Finish
+	}
+	// Full answers Settle: the state of each of the member's regions, in order of region.
+	Full struct {
+		Header
+		Regions []RegionState
+		Shape   Shape
+		Asides
+	}
+	// Report tells of all regions of the member that changed since the last report, at one moment.
+	Report struct {
+		Header
+		Regions []lbts.Report
+		Asides
+	}
+	// CutDone tells that a cut is complete here, with the next event of each of the member's regions.
+	CutDone struct {
+		Header
+		Number uint64
+		Next   []sim.Time
+		Asides
+	}
+	// Recorded tells that the results are complete and where they can be had; from the member that
+	// records.
+	Recorded struct {
+		Header
+		Result []byte
+	}
+	// Broken tells that the member cannot go on: setting up failed, the engine broke its own rules, or
+	// results cannot be written.
+	Broken struct {
+		Header
+		Reason string
+	}
+	// Pong answers Ping: the agent lives. Busy tells what it is doing, for the watchdog.
+	Pong struct {
+		Header
+		Busy string
+	}
+)
+
+// Asides go with what a member reports.
+type Asides struct {
+	// StopAsked says that an entity asked for the end of the run.
+	StopAsked bool
+	// Backlog says that the member cannot take more: observations wait for a slow disk, or its links
+	// are full. The coordinator gives no further bounds until it is gone.
+	Backlog bool
+	// Observed is how many observation frames the member has sent.
+	Observed uint64
+	// Events handled by the member so far.
+	Events uint64
+	// Failure is the first failure of a model there so far, or nil.
+	Failure *Failure
+}
+
+// RegionState is what a full report says of a region.
+type RegionState struct {
+	Region int
+	Next   sim.Time
+	// Held is the largest bound that the region was granted.
+	Held sim.Time
+}
+
+// Between members.
+type (
+	// Batch is a frame of events and publications; Number counts the frames from one member to another.
+	Batch struct {
+		Header
+		Number uint64
+		Data   []byte
+	}
+	// Parcel is what one member hands to another at a cut.
+	Parcel struct {
+		Header
+		Number uint64
+		At     sim.Time
+		Data   []byte
+	}
+	// Observed is a frame of observations for the member that records; Number counts them by sender.
+	Observed struct {
+		Header
+		Number uint64
+		Data   []byte
+	}
+	// Final is a piece of a member's part of the result; Last ends it.
+	Final struct {
+		Header
+		Data []byte
+		Last bool
+	}
+)
+
+// Failure is a model that broke its contract, placed in the order of events.
+type Failure struct {
+	Time     sim.Time
+	Key, Seq uint64
+	Text     string
+}
+
+// Ending is how a run ends.
+type Ending byte
+
+const (
+	// EndReached is the end of the scenario.
+	EndReached Ending = iota + 1
+	// EndStopped is an end that an entity asked for.
+	EndStopped
+	// EndInterrupted is an end that a user asked for.
+	EndInterrupted
+	// EndFailed is a run that a model's failure ended.
+	EndFailed
+)
+
+// Kinds of messages on the wire.
+const (
+	kindAssume byte = iota + 1
+	kindSettle
+	kindGrants
+	kindCut
+	kindFloor
+	kindFinish
+	kindPing
+	kindFrozen
+	kindFull
+	kindReport
+	kindCutDone
+	kindRecorded
+	kindBroken
+	kindPong
+	kindBatch
+	kindParcel
+	kindObserved
+	kindFinal
+)
+
+func (*Assume) kind() byte   { return kindAssume }
+func (*Settle) kind() byte   { return kindSettle }
+func (*Grants) kind() byte   { return kindGrants }
+func (*Cut) kind() byte      { return kindCut }
+func (*Floor) kind() byte    { return kindFloor }
+func (*Finish) kind() byte   { return kindFinish }
+func (*Ping) kind() byte     { return kindPing }
+func (*Frozen) kind() byte   { return kindFrozen }
+func (*Full) kind() byte     { return kindFull }
+func (*Report) kind() byte   { return kindReport }
+func (*CutDone) kind() byte  { return kindCutDone }
+func (*Recorded) kind() byte { return kindRecorded }
+func (*Broken) kind() byte   { return kindBroken }
+func (*Pong) kind() byte     { return kindPong }
+func (*Batch) kind() byte    { return kindBatch }
+func (*Parcel) kind() byte   { return kindParcel }
+func (*Observed) kind() byte { return kindObserved }
+func (*Final) kind() byte    { return kindFinal }
