@@ -119,7 +119,11 @@ func (r *region) route(to sim.EntityID, t sim.Time, key, seq uint64, b sim.Body)
 	case at == nowhere:
 		r.checkExists(to, uint16(seq))
 	case at.region() != r.id:
-		r.post(at.region(), &sim.Message{Time: t, Key: key, Seq: seq, Dst: uint64(at), Body: b})
+		there := at.region()
+		if !w.isLocal(there) {
+			at = place(to) // its place is looked up where it arrives
+		}
+		r.post(there, &sim.Message{Time: t, Key: key, Seq: seq, Dst: uint64(at), Body: b})
 		return
 	case t == r.msg.Time:
 		r.checkDelay(0, uint16(seq), r.ents.at(at.slot()))
@@ -185,6 +189,9 @@ func (r *region) Spawn(kind uint16, pos sim.Vec) (sim.EntityID, unsafe.Pointer) 
 	e.state = store.Add()
 	e.last, e.zero = r.msg.Time, depth
 	w.dir.set(id, makePlace(r.id, slot, e.gen))
+	if w.members != nil {
+		r.births = append(r.births, birth{id, r.msg.Time})
+	}
 	if r.kinds[kind].start != nil {
 		r.queue.push(startMessage(r.msg.Time, makePlace(r.id, slot, e.gen), id))
 	}

@@ -88,6 +88,10 @@ func obsLess(a, b *sim.Observation) bool {
 // add takes in what a region handed in. A region's events run in order of time; those of one time may
 // run in another order where there is no delay between them.
 func (c *collector) add(region int, obs []sim.Observation) {
+	for len(c.waiting) <= region {
+		c.waiting = append(c.waiting, nil)
+		c.heads = append(c.heads, 0)
+	}
 	c.waiting[region] = append(c.waiting[region], obs...)
 }
 

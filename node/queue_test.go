@@ -458,7 +458,7 @@ func heldBy(t *testing.T, entities int, space sim.Space, regions int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWorld(context.Background(), p, Options{Regions: regions, Workers: 1})
+	w, err := newWorld(context.Background(), p, Options{Regions: regions, Workers: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,11 @@ type region struct {
 
 	// out holds what is sent to each other region since the last report.
 	out []*outbox
+	// pieces hold what was sealed for each other member, births and deaths the spawned entities that
+	// other members have not been told of; unused in a run of one process.
+	pieces []*piece
+	births []birth
+	deaths []sim.EntityID
 	// view is what the region sees of published entities; nil without a space.
 	view *view
 	// pos is the place of entities that have not published, by slot; empty without a space.
@@ -95,8 +100,7 @@ func (r *region) takeIn(in []*outbox) {
 		for i := range o.pubs {
 			r.view.hear(&o.pubs[i])
 		}
-		clear(o.blobs)
-		o.msgs, o.blobs, o.pubs, o.least = o.msgs[:0], o.blobs[:0], o.pubs[:0], sim.Never
+		o.reset()
 	}
 }
 
@@ -258,6 +262,9 @@ func (r *region) remove(slot uint32, e *entity) {
 	r.gone += r.entityDigest(e)
 	r.kinds[e.kind].store.Free(e.state)
 	r.world.dir.forget(e.id)
+	if r.world.members != nil && e.id >= 1<<60 {
+		r.deaths = append(r.deaths, e.id)
+	}
 	r.ents.remove(slot)
 }
 

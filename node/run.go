@@ -68,7 +68,9 @@ type Outcome struct {
 	// Cuts is how many cuts there were, Migrated how many entities changed region at them.
 	Cuts, Migrated int
 
-	w *world
+	prog *sim.Program
+	// states yields the final states, in the order of ids.
+	states func(yield func(id sim.EntityID, kind uint16, state unsafe.Pointer) bool)
 }
 
 // RegionLoad is what one region did.
@@ -140,7 +142,7 @@ func prepare(ctx context.Context, p *sim.Program, o Options) (*conductor, error)
 		return nil, err
 	}
 	o = o.withDefaults()
-	w, err := newWorld(ctx, p, o)
+	w, err := newWorld(ctx, p, o, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +210,7 @@ func (c *conductor) attend(ctx context.Context, o Options) error {
 // outcome sums the regions up. The workers have ended.
 func (c *conductor) outcome() (*Outcome, error) {
 	w := c.w
-	out := &Outcome{End: min(c.solver.Floor(), w.prog.End), Map: w.pmap, Cuts: c.cuts, Migrated: c.migrated, w: w}
+	out := &Outcome{End: min(c.solver.Floor(), w.prog.End), Map: w.pmap, Cuts: c.cuts, Migrated: c.migrated, prog: w.prog, states: w.states}
 	if c.stopped {
 		out.Stopped, out.End = true, c.stopAt
 	}
@@ -231,12 +233,17 @@ func (c *conductor) outcome() (*Outcome, error) {
 
 // States calls yield for every entity that exists at the end, in the order of ids.
 func (o *Outcome) States(yield func(id sim.EntityID, kind uint16, state unsafe.Pointer) bool) {
+	o.states(yield)
+}
+
+// states calls yield for every entity of the regions of this process, in the order of ids.
+func (w *world) states(yield func(id sim.EntityID, kind uint16, state unsafe.Pointer) bool) {
 	type entry struct {
 		id sim.EntityID
 		at place
 	}
-	list := make([]entry, 0, o.Entities)
-	for _, r := range o.w.rs {
+	var list []entry
+	for _, r := range w.local() {
 		r.ents.each(func(slot uint32, e *entity) {
 			list = append(list, entry{e.id, makePlace(r.id, slot, e.gen)})
 		})
@@ -248,7 +255,7 @@ func (o *Outcome) States(yield func(id sim.EntityID, kind uint16, state unsafe.P
 		return 1
 	})
 	for _, x := range list {
-		r := o.w.rs[x.at.region()]
+		r := w.rs[x.at.region()]
 		e := r.ents.at(x.at.slot())
 		if !yield(x.id, e.kind, r.kinds[e.kind].store.At(e.state)) {
 			return
@@ -258,7 +265,7 @@ func (o *Outcome) States(yield func(id sim.EntityID, kind uint16, state unsafe.P
 
 // Final returns the end of the run as the model's results and pictures see it.
 func (o *Outcome) Final(m sim.Measured) *sim.Final {
-	f := &sim.Final{End: o.End, Events: o.Events, Program: o.w.prog, States: o.States, Measured: m}
+	f := &sim.Final{End: o.End, Events: o.Events, Program: o.prog, States: o.States, Measured: m}
 	if o.Map != nil {
 		for i := range o.Map.Len() {
 			f.Regions = append(f.Regions, o.Map.DrawBox(i))

@@ -14,9 +14,12 @@ import (
 // world is what all regions of a run share. It does not change while events run; the directory and the
 // regions' owners of entities change at cuts.
 type world struct {
-	prog    *sim.Program
+	prog *sim.Program
+	// rs holds the regions; nil for those of other members.
 	rs      []*region
 	regions int
+	// members tells who owns which region; nil in a run of one process.
+	members *members
 	dir     *directory
 	// dense is how many entities the scenario has: their ids are 1 to dense.
 	dense int
@@ -48,10 +51,37 @@ type world struct {
 	buffers [][]byte
 }
 
-// newWorld cuts the program into regions and places its entities.
-func newWorld(ctx context.Context, p *sim.Program, o Options) (*world, error) {
+// members tells which member of a cluster owns which region.
+type members struct {
+	owner []int
+	me    int
+	// n is how many members there are.
+	n int
+	// ahead is the lookahead between regions, closed over shortest paths.
+	ahead *lbts.Matrix
+	// digest covers the program and how it is cut: members must agree on it.
+	digest uint64
+}
+
+// isLocal reports whether region i belongs to this process.
+func (w *world) isLocal(i int) bool { return w.members == nil || w.members.owner[i] == w.members.me }
+
+// local lists the regions of this process.
+func (w *world) local() (list []*region) {
+	for _, r := range w.rs {
+		if r != nil {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// newWorld cuts the program into regions and places the entities of those that belong to this process;
+// m is nil if all do.
+func newWorld(ctx context.Context, p *sim.Program, o Options, m *members) (*world, error) {
 	w := &world{
-		prog: p, regions: o.Regions, dense: len(p.EntityKind), limits: p.Limits,
+		members: m,
+		prog:    p, regions: o.Regions, dense: len(p.EntityKind), limits: p.Limits,
 		lookahead: p.Limits.Lookahead, localSends: p.Limits.LocalSends,
 		chainLimit: o.ChainLimit, trace: o.Trace && o.Sink != nil, sink: o.Sink, bins: o.Bins,
 		cutEvery: sim.Forever, buffers: make([][]byte, o.Regions),
@@ -71,8 +101,15 @@ func newWorld(ctx context.Context, p *sim.Program, o Options) (*world, error) {
 	if w.space != nil {
 		w.measure()
 	}
+	if m != nil {
+		w.note(owner)
+	}
 	for i := range w.regions {
-		w.rs = append(w.rs, newRegion(w, i))
+		w.rs = append(w.rs, nil)
+		if !w.isLocal(i) {
+			continue
+		}
+		w.rs[i] = newRegion(w, i)
 		if w.space != nil {
 			w.rs[i].view = newView(w)
 		}
@@ -171,7 +208,7 @@ func (w *world) width() float64 {
 // settle places the scenario's entities and their first events, unless ctx is done.
 func (w *world) settle(ctx context.Context, owner []int32) error {
 	p := w.prog
-	for _, r := range w.rs {
+	for _, r := range w.local() {
 		for k := range r.kinds {
 			if w.regions == 1 {
 				r.kinds[k].store = p.Kinds[k].InitialStore()
@@ -186,6 +223,10 @@ func (w *world) settle(ctx context.Context, owner []int32) error {
 			return ctx.Err()
 		}
 		r := w.rs[owner[i]]
+		if r == nil {
+			w.dir.dense[i] = makePlace(int(owner[i]), 0, 0)
+			continue
+		}
 		id := sim.EntityID(i + 1)
 		var pos sim.Vec
 		if w.space != nil {
@@ -213,6 +254,9 @@ func (w *world) settleEvents() {
 	for _, ev := range p.Initial {
 		at := w.dir.find(ev.Entity)
 		r := w.rs[at.region()]
+		if r == nil {
+			continue
+		}
 		e := r.ents.at(at.slot())
 		e.seq++
 		if ev.At != sim.Never {
@@ -233,8 +277,8 @@ func (w *world) makeRoom(owner []int32) {
 	for _, i := range owner {
 		counts[i]++
 	}
-	for i, r := range w.rs {
-		r.pos = make([]sim.Vec, 0, counts[i])
+	for _, r := range w.local() {
+		r.pos = make([]sim.Vec, 0, counts[r.id])
 	}
 }
 
@@ -263,22 +307,41 @@ func (w *world) reach(p sim.Vec, set regionSet) {
 	}
 }
 
-// solver makes the grants of the run.
-func (w *world) solver() (*lbts.Solver, error) {
+// nearer reports whether the lookahead between two regions depends on how far apart they are.
+func (w *world) nearer() bool {
+	return w.localSends && w.space != nil && !math.IsInf(w.margin, 1) && w.regions > 1
+}
+
+// matrix is the lookahead between regions, not closed.
+func (w *world) matrix() *lbts.Matrix {
+	if w.nearer() {
+		return lbts.Spatial(w.regions, w.lookahead, w.pmap.Gap, w.margin, 0, w.limits.Speed)
+	}
 	m := lbts.NewMatrix(w.regions)
-	if w.localSends && w.space != nil && !math.IsInf(w.margin, 1) && w.regions > 1 {
-		m = lbts.Spatial(w.regions, w.lookahead, w.pmap.Gap, w.margin, 0, w.limits.Speed)
-	} else {
-		for i := range w.regions {
-			for j := range w.regions {
-				if i != j {
-					m.Set(i, j, w.lookahead)
-				}
+	for i := range w.regions {
+		for j := range w.regions {
+			if i != j {
+				m.Set(i, j, w.lookahead)
 			}
 		}
 	}
+	return m
+}
+
+// closed is the lookahead closed over shortest paths.
+func (w *world) closed() (*lbts.Matrix, error) {
+	m := w.matrix()
 	if err := m.Close(); err != nil {
 		return nil, fmt.Errorf("model %s on %d regions: %w", w.prog.Model.Name, w.regions, err)
+	}
+	return m, nil
+}
+
+// solver makes the grants of a run in one process.
+func (w *world) solver() (*lbts.Solver, error) {
+	m, err := w.closed()
+	if err != nil {
+		return nil, err
 	}
 	return lbts.New(m)
 }

@@ -201,6 +201,9 @@ func (p *Program) EventName(e uint16) string {
 	return fmt.Sprintf("event-%d", e)
 }
 
+// ReadsStates reports whether the model makes results or pictures, for which it may look at final states.
+func (p *Program) ReadsStates() bool { return p.results != nil || p.pictures != nil }
+
 // Results returns the model's own results, or nil if it has none.
 func (p *Program) Results(f *Final) (map[string]any, error) {
 	if p.results == nil {
