@@ -11,6 +11,8 @@
 //   - A value with a dimension always names its unit ("250 km", "80 ms", "450 kt"). It is converted
 //     exactly and rounded once, so equal values in different units are equal bit for bit.
 //   - Scenario.Hash covers everything that can change a result and nothing that cannot.
+//   - A Bundle holds a scenario and all files that it reads in one value; loading it gives the same
+//     scenario, hash and problems on any machine, and opens no file.
 //   - There is no package-level state; any number of scenarios may be loaded at once.
 //
 // A scenario file is one YAML document without anchors, aliases, tags or merge keys:

@@ -168,7 +168,7 @@ func loadParams(t testing.TB, text string, files map[string]string, set ...strin
 		all[name] = content
 	}
 	path := filepath.Join(folder(t, all), "s.yaml")
-	l := &loader{file: path, options: Options{Models: testModels(), Set: set}, scenario: &Scenario{}}
+	l := &loader{file: path, files: disk{path}, options: Options{Models: testModels(), Set: set}, scenario: &Scenario{}}
 	l.root = parseYAML(path, []byte(text), &l.report)
 	l.run()
 	if err := l.report.err(); err != nil {

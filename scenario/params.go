@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"strings"
 
@@ -129,23 +128,14 @@ func (l *loader) bindList(f *field, path string, n *node, to reflect.Value) {
 	to.Set(list)
 }
 
-// resolve makes a path relative to the scenario one that can be opened.
-func (l *loader) resolve(name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(filepath.Dir(l.file), name)
-}
-
 func (l *loader) bindFile(f *field, path string, n *node, to reflect.Value) {
 	if n.text == "" && f.hasFallback && f.fallback == "" {
 		return // No file is what the default says.
 	}
-	file, ok := l.openable(path, n)
-	if !ok {
+	if !l.openable(path, n) {
 		return
 	}
-	data, fault := readFile(file, maxFile)
+	data, fault := readFile(l.files, n.text, maxFile)
 	if fault != nil {
 		l.add(n.at, path, fault)
 		return
@@ -153,21 +143,20 @@ func (l *loader) bindFile(f *field, path string, n *node, to reflect.Value) {
 	to.Set(reflect.ValueOf(sim.File{Name: n.text, Data: data}))
 }
 
-// openable resolves the file named by n and checks that it is one whose reading ends.
-func (l *loader) openable(path string, n *node) (string, bool) {
+// openable checks that the file named by n is there and is one whose reading ends.
+func (l *loader) openable(path string, n *node) bool {
 	if n.text == "" || strings.ContainsRune(n.text, 0) {
 		l.add(n.at, path, faultf("files are named relative to the scenario", "expected the name of a file"))
-		return "", false
+		return false
 	}
-	name := l.resolve(n.text)
-	file, fault := openFile(name)
+	file, fault := l.files.open(n.text)
 	if fault != nil {
 		fault.help = strings.TrimPrefix(fault.help+"; files are named relative to the scenario", "; ")
 		l.add(n.at, path, fault)
-		return "", false
+		return false
 	}
 	file.Close()
-	return name, true
+	return true
 }
 
 // help says what a value of the field looks like.

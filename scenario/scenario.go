@@ -1,12 +1,7 @@
 package scenario
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 
@@ -56,16 +51,21 @@ type Setting struct {
 // Load reads the scenario at path, checks it whole and sets the model up. The error is of type
 // Problems and holds everything that is wrong.
 func Load(path string, o Options) (*Scenario, error) {
-	data, f := readFile(path, maxScenario)
-	if f != nil {
-		return nil, Problems{{File: path, Text: f.text, Help: f.help}}
+	data, err := readScenario(path)
+	if err != nil {
+		return nil, err
 	}
 	return load(path, data, o)
 }
 
 // load is Load of a file that has been read.
 func load(path string, data []byte, o Options) (*Scenario, error) {
-	l := &loader{file: path, options: o, scenario: &Scenario{Path: path}}
+	return loadFrom(disk{path}, path, data, o)
+}
+
+// loadFrom is load with the files that the scenario names from elsewhere.
+func loadFrom(files source, path string, data []byte, o Options) (*Scenario, error) {
+	l := &loader{file: path, files: files, options: o, scenario: &Scenario{Path: path}}
 	root := parseYAML(path, data, &l.report)
 	if root == nil {
 		return nil, l.report.err()
@@ -82,6 +82,7 @@ func load(path string, data []byte, o Options) (*Scenario, error) {
 type loader struct {
 	report
 	file     string
+	files    source
 	options  Options
 	root     *node
 	fields   []*field
@@ -269,73 +270,6 @@ func (l *loader) place(path string) place {
 		n = next
 	}
 	return at
-}
-
-// readFile reads a whole file of at most most bytes.
-func readFile(path string, most int64) ([]byte, *fault) {
-	file, f := openFile(path)
-	if f != nil {
-		return nil, f
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, most+1))
-	if err != nil {
-		return nil, faultf("", "cannot be read: %s", reason(err))
-	}
-	if int64(len(data)) > most {
-		return nil, faultf("put large data into a CSV table", "the file is larger than %s", size(most))
-	}
-	return data, nil
-}
-
-// openFile opens a file; what is no regular file, such as a pipe, could block for ever.
-func openFile(path string) (*os.File, *fault) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, faultf(missingHelp(path), "there is no file %s", quote(path))
-	case err != nil:
-		return nil, faultf("", "cannot be read: %s", reason(err))
-	case info.IsDir():
-		return nil, faultf("name a file in it", "%s is a folder", quote(path))
-	case !info.Mode().IsRegular():
-		return nil, faultf("name a regular file", "%s is not a regular file", quote(path))
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, faultf("", "cannot be read: %s", reason(err))
-	}
-	return file, nil
-}
-
-// missingHelp names the file in the folder whose name is nearest.
-func missingHelp(path string) string {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Sprintf("there is no folder %s either", quote(filepath.Dir(path)))
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(1000)
-	if near := nearest(filepath.Base(path), sorted(names)); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	return "check the path"
-}
-
-// reason strips the path from an error of package os.
-func reason(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err.Error()
-	}
-	return shorten(err.Error())
-}
-
-func size(n int64) string {
-	if n >= 1<<20 {
-		return fmt.Sprintf("%d MB", n>>20)
-	}
-	return fmt.Sprintf("%d bytes", n)
 }
 
 // CheckRun says whether the scenario can run in that many regions on that many workers.

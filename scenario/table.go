@@ -33,16 +33,16 @@ func (l *loader) bindTable(f *field, path string, n *node, to reflect.Value) {
 	if n.text == "" && f.hasFallback && f.fallback == "" {
 		return // No table is what the default says.
 	}
-	name, ok := l.openable(path, n)
-	if !ok {
+	if !l.openable(path, n) {
 		return
 	}
-	file, fault := openFile(name)
+	file, fault := l.files.open(n.text)
 	if fault != nil {
 		l.add(n.at, path, fault)
 		return
 	}
 	defer file.Close()
+	name := l.files.shown(n.text)
 	r := newTableReader(f, path, name, file, &l.report)
 	to.Set(r.read())
 	l.tables[f.name] = &tableFile{name, r.lines}

@@ -143,7 +143,7 @@ func TestTableProperty(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "a.csv"), []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		l := &loader{file: path, options: Options{Models: testModels()}, scenario: &Scenario{}}
+		l := &loader{file: path, files: disk{path}, options: Options{Models: testModels()}, scenario: &Scenario{}}
 		l.root = parseYAML(path, []byte(withTable), &l.report)
 		l.run()
 		if err := l.report.err(); err != nil {
