@@ -9,7 +9,7 @@ import (
 
 // An observation frame is a row of blocks, one for each region that observed something: its number, how
 // many observations follow, and these.
-const leastObservation = 8*5 + 8 + 4 + 2 + 2 + 1 + 4
+const leastObservation = 5*8 + 4 + 2 + 2 + 1 + 4
 
 func appendObservations(dst []byte, pending []pendingObs) []byte {
 	for _, p := range pending {
