@@ -51,7 +51,7 @@ func (r *region) seal() {
 			continue
 		}
 		p := r.pieceFor(w.members.owner[j])
-		p.sent = append(p.sent, sentTo{j, o.leastOfAll()})
+		p.sent = append(p.sent, sentTo{j, r.least(o, j)})
 		p.data = appendSegment(p.data, r, j, o)
 		o.reset()
 	}
@@ -71,11 +71,15 @@ func (r *region) pieceFor(member int) *piece {
 	return r.pieces[member]
 }
 
-// leastOfAll is the earliest time at which anything in the batch matters to its receiver.
-func (o *outbox) leastOfAll() sim.Time {
+// least is the earliest time at which anything in a batch for region to matters there. An entity that
+// first publishes while it is outside its region may have far regions in its boundary list. They cannot
+// look at it before the lookahead between the regions has passed, longer than it takes to be visible.
+func (r *region) least(o *outbox, to int) sim.Time {
+	w := r.world
 	least := o.least
 	for i := range o.pubs {
-		least = min(least, o.pubs[i].visible)
+		published := o.pubs[i].visible - sim.Time(w.lookahead)
+		least = min(least, published.Add(w.members.ahead.At(r.id, to)))
 	}
 	return least
 }
