@@ -60,6 +60,8 @@ type Part struct {
 	frames, received []uint64
 	outgoing         [][]*piece
 
+	// stats of the regions, as their last turns left them.
+	stats     []RegionStats
 	stopAsked bool
 	changes   bool
 	flushed   time.Time
@@ -143,6 +145,10 @@ func newPart(w *world, o PartOptions) *Part {
 			p.sent[r.id][j] = sim.Never
 		}
 	}
+	p.stats = make([]RegionStats, w.regions)
+	for _, r := range p.own {
+		p.stats[r.id] = r.stats()
+	}
 	n := w.members.n
 	p.frames, p.received, p.outgoing = make([]uint64, n), make([]uint64, n), make([][]*piece, n)
 	return p
@@ -209,6 +215,7 @@ func (p *Part) settled(r *region, next sim.Time) {
 	}
 	p.next[r.id] = next
 	p.mark(r.id)
+	p.stats[r.id] = r.stats()
 	p.stopAsked = p.stopAsked || r.stopAsked
 	for m, piece := range r.pieces {
 		if piece == nil {
@@ -308,7 +315,7 @@ func (p *Part) Receive(from int, n uint64, data []byte) error {
 	if want := p.received[from] + 1; n != want {
 		return fmt.Errorf("event frame %d of member %d, but %d is next: a frame was lost or came twice", n, from, want)
 	}
-	list, births, err := p.w.readFrame(from, data, newOutbox)
+	list, births, err := p.w.readFrame(from, data, p.room)
 	if err != nil {
 		return err
 	}
@@ -334,6 +341,13 @@ func (p *Part) Receive(from int, n uint64, data []byte) error {
 	}
 	p.changed()
 	return nil
+}
+
+// room returns an empty batch.
+func (p *Part) room() *outbox {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.newOutbox()
 }
 
 // canRun reports whether some region could be run now.
@@ -497,4 +511,35 @@ func (p *Part) EndCut() ([]sim.Time, error) {
 		list = append(list, r.next())
 	}
 	return list, nil
+}
+
+// RegionStats tell people what a region is doing.
+type RegionStats struct {
+	Region int
+	// Next is the time of its next event, Bound that below which it may run.
+	Next, Bound sim.Time
+	// Events handled, Queued events that are pending, entities that it owns and ghosts that it shows.
+	Events                   uint64
+	Queued, Entities, Ghosts int
+}
+
+func (r *region) stats() RegionStats {
+	s := RegionStats{Region: r.id, Events: r.events, Queued: r.queue.n, Entities: r.ents.len()}
+	if r.view != nil {
+		// What it shows and has not published itself.
+		s.Ghosts = max(0, len(r.view.known)-(len(r.view.own)-len(r.view.ownFree)))
+	}
+	return s
+}
+
+// Stats returns what the member's regions are doing, as of the end of their last turns.
+func (p *Part) Stats() (list []RegionStats) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.own {
+		s := p.stats[r.id]
+		s.Next, s.Bound = p.next[r.id], p.bounds[r.id]
+		list = append(list, s)
+	}
+	return list
 }

@@ -32,6 +32,14 @@ type troupe struct {
 	merger   *node.Merger
 	assembly *node.Assembly
 	cuts     int
+	// keep, if not nil, is shown what goes to member 0.
+	keep func(sort string, data []byte)
+}
+
+func (c *troupe) show(sort string, to int, data []byte) {
+	if c.keep != nil && to == 0 {
+		c.keep(sort, data)
+	}
 }
 
 func newTroupe(t *testing.T, seed uint64, members, each int, program func() *sim.Program, sink sim.Sink) *troupe {
@@ -120,10 +128,12 @@ func (c *troupe) flush(m int) {
 		c.t.Fatal(got.Failure.Text)
 	}
 	for _, b := range got.Batches {
+		c.show("events", b.To, b.Data)
 		c.links[m*(n+1)+b.To] = append(c.links[m*(n+1)+b.To], func() { c.must(c.parts[b.To].Receive(m, b.Number, b.Data)) })
 	}
 	if got.Observations != nil {
 		c.nextObs[m]++
+		c.show("observations", 0, got.Observations)
 		c.must(c.merger.Take(m, c.nextObs[m], got.Observations))
 	}
 	if got.Changed {
@@ -234,6 +244,7 @@ func (c *troupe) cut(at sim.Time) {
 	for from := range c.parts {
 		for to, p := range c.parts {
 			if to != from {
+				c.show("parcel", to, parcels[from][to])
 				c.must(p.TakeParcel(from, parcels[from][to]))
 			}
 		}
@@ -248,6 +259,7 @@ func (c *troupe) cut(at sim.Time) {
 func (c *troupe) finish() *node.Outcome {
 	for m, p := range c.parts {
 		c.must(p.Result(c.shape.End, func(piece []byte, last bool) error {
+			c.show("result", 0, piece)
 			_, err := c.assembly.Take(m, piece, last)
 			return err
 		}))
