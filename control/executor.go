@@ -66,10 +66,16 @@ type Collected struct {
 	Reports []lbts.Report
 	// Changed says that there is something to report, be it in Asides alone.
 	Changed   bool
+	// StopAsked says that an entity has asked for the end of the run.
 	StopAsked bool
-	Backlog   bool
-	Events    uint64
-	Failure   *Failure
+	// Backlog says that the member cannot take more. What waits for the floor to pass is no backlog: it
+	// waits for bounds that a backlog keeps back.
+	Backlog bool
+	// Events handled so far.
+	Events uint64
+	// Failure is the first failure of a model here so far. The region that failed runs nothing above
+	// its time, and reports a next event above it when nothing at it is left to run either.
+	Failure *Failure
 	// Fault is an error of the engine itself.
 	Fault error
 }

@@ -4,7 +4,7 @@ package control
 type State struct {
 	// Applied counts the commands.
 	Applied uint64 `json:"applied"`
-	// Cluster is the name of the cluster, set by the first command.
+	// Cluster is the name of the cluster, set by Found; empty until then.
 	Cluster string `json:"cluster"`
 	// NextJob numbers jobs, LastEpoch epochs; neither goes back.
 	NextJob   uint64 `json:"next_job"`
@@ -40,11 +40,19 @@ const (
 	KeptJobs = 64
 	// MaxJobs is how many jobs may wait.
 	MaxJobs = 1024
+	// MaxIdle is how many bundles are kept that no job has needed yet.
+	MaxIdle = 16
+	// MaxRegions and MaxMembers bound a job, MaxResult its result in bytes.
+	MaxRegions = 1024
+	MaxMembers = 1024
+	MaxResult  = 1 << 20
 	// MaxBundle is the largest bundle in bytes; MaxPiece the largest piece of one in a command.
 	MaxBundle = 64 << 20
 	MaxPiece  = 256 << 10
 	// keptKeys is how many answers are kept.
 	keptKeys = 4096
+	// maxText bounds names, keys and reasons in bytes.
+	maxText = 64 << 10
 )
 
 // Command changes the State. Exactly one of the pointers is set.
@@ -54,6 +62,7 @@ type Command struct {
 	// At is the wall time of the proposer in Unix milliseconds: for people, never for results.
 	At int64 `json:"at,omitempty"`
 
+	Found  *Found  `json:"found,omitempty"`
 	Upload *Upload `json:"upload,omitempty"`
 	Submit *Submit `json:"submit,omitempty"`
 	Start  *Start  `json:"start,omitempty"`
@@ -62,7 +71,12 @@ type Command struct {
 }
 
 type (
-	// Upload adds a piece to a bundle at Offset; pieces come in order.
+	// Found names the cluster. Another name than the one it has is an error.
+	Found struct {
+		Cluster string `json:"cluster"`
+	}
+	// Upload adds a piece to a bundle at Offset; pieces come in order, and one that is there already is
+	// taken for done.
 	Upload struct {
 		Hash   string `json:"hash"`
 		Size   int    `json:"size"`
@@ -84,11 +98,15 @@ type (
 		Owner    []int    `json:"owner"`
 		Recorder int      `json:"recorder"`
 	}
-	// Move takes a job from one phase to another: running (from initialising, paused), paused (from
-	// running), stopping (from initialising, running, paused). Any other is an error.
+	// Move takes a job from one phase to another: running (from paused; from initialising by the
+	// coordinator), paused (from running), stopping (from initialising, running, paused). Any other is
+	// an error. A job that is told to stop before it has members is done at once.
 	Move struct {
 		Job string `json:"job"`
 		To  Phase  `json:"to"`
+		// Epoch is that of the job where the coordinator says that every member has set it up, and 0
+		// otherwise.
+		Epoch uint64 `json:"epoch,omitempty"`
 	}
 	// End ends a job in phase done or failed.
 	End struct {
