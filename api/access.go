@@ -121,7 +121,7 @@ func loopback(host string) bool {
 		return true
 	}
 	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
+	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
 // clip cuts text from outside to a length for messages.

@@ -55,10 +55,16 @@ type ClientOptions struct {
 type Unreachable struct {
 	Address string
 	Err     error
+	tls     bool
 }
 
 func (u *Unreachable) Error() string {
-	return fmt.Sprintf("no node answers at %s: %v; is one running there? give the address with --cluster or SIMNODE_CLUSTER", u.Address, u.Err)
+	help := "is one running there? give the address with --cluster or SIMNODE_CLUSTER"
+	var dial *net.OpError
+	if text := u.Err.Error(); u.tls && !(errors.As(u.Err, &dial) && dial.Op == "dial") || strings.Contains(text, "HTTPS") {
+		help = "check --ca, --cert and --key, and http:// or https:// in the address"
+	}
+	return fmt.Sprintf("no node answers at %s: %v; %s", u.Address, u.Err, help)
 }
 
 func (u *Unreachable) Unwrap() error { return u.Err }
@@ -126,11 +132,14 @@ func baseURL(address string, withTLS bool) (string, error) {
 		return bad("the port is no number from 1 to 65535")
 	}
 	u := &url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)}
-	if again, err := url.Parse(u.String()); err != nil || host == "" || again.Hostname() != host || strings.ContainsAny(host, "/?#@ \\") {
+	if again, err := url.Parse(u.String()); err != nil || host == "" || again.Hostname() != host || strings.Trim(host, hostSigns) != "" {
 		return bad("the host cannot be read")
 	}
 	return u.String(), nil
 }
+
+// hostSigns are those of names and addresses.
+const hostSigns = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:"
 
 // bearer adds the token to calls.
 func bearer(token string) connect.Interceptor { return bearerToken(token) }
@@ -201,6 +210,8 @@ func (c *Client) reason(ctx context.Context, err error) error {
 		return last.error
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.As(err, &e) && e.Code() == connect.CodeDeadlineExceeded:
+		err = context.DeadlineExceeded
 	case errors.As(err, &e) && connect.IsWireError(err):
 		return &Error{kindOf(e.Code()), e.Message()}
 	case errors.As(err, &e):
@@ -209,7 +220,15 @@ func (c *Client) reason(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("no answer in time")
 	}
-	return &Unreachable{c.options.Address, err}
+	return c.unreachable(err)
+}
+
+func (c *Client) unreachable(err error) *Unreachable {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return &Unreachable{c.options.Address, err, c.options.TLS != nil}
 }
 
 // call makes a call without a stream.
@@ -262,7 +281,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (job string, err erro
 		var dial *net.OpError
 		if err != nil && !(errors.As(err, &dial) && dial.Op == "dial") {
 			// The node may have taken it: handing it to another would make two jobs of it.
-			err = final{c.reason(ctx, err)}
+			return a, final{c.reason(ctx, err)}
 		}
 		return a, err
 	})
@@ -313,7 +332,7 @@ func (c *Client) Watch(ctx context.Context, job string, see func(Progress) error
 			})
 		})
 		if err == nil && !ended {
-			err = &Unreachable{c.options.Address, errors.New("the stream ended before the job")}
+			err = c.unreachable(errors.New("the stream ended before the job"))
 		}
 		if heard {
 			lost = time.Now()

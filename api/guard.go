@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -12,8 +13,12 @@ import (
 func (s *Server) guard(next http.Handler) http.Handler {
 	browsers := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		control := http.NewResponseController(w)
+		control, own := http.NewResponseController(w), w
 		w = &patientWriter{w, control, s.limits.Write}
+		if r.ContentLength != 0 {
+			// At once, and not with the first read: a body that no handler wants is waited for as well.
+			_ = control.SetReadDeadline(time.Now().Add(s.bodyTime(r.URL.Path)))
+		}
 		role, is := need(s.rules, r.URL.Path)
 		if !is {
 			s.refuse(w, r, Errorf(NotFound, "there is nothing at %q; the calls are described in simnode.proto", clip(r.URL.Path)))
@@ -34,17 +39,21 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		defer leave()
-		limit := s.limits.Body
-		if r.URL.Path == simnodev1connect.ClusterSubmitProcedure {
-			limit = s.limits.SubmitBody
-		}
 		if r.ContentLength != 0 {
-			// At once, and not with the first read: a body that no handler wants is waited for as well.
-			_ = control.SetReadDeadline(time.Now().Add(limit))
-			r.Body = &timedBody{http.MaxBytesReader(w, r.Body, bodyLimit(r.URL.Path)), control}
+			// A copy, for net/http must find its own body to see that it was not read to its end.
+			r = r.WithContext(r.Context())
+			r.Body = &timedBody{http.MaxBytesReader(own, r.Body, bodyLimit(r.URL.Path)), control}
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// bodyTime is how long the body of a request to a path may take.
+func (s *Server) bodyTime(path string) time.Duration {
+	if path == simnodev1connect.ClusterSubmitProcedure {
+		return s.limits.SubmitBody
+	}
+	return s.limits.Body
 }
 
 // refuse answers in the protocol of the request.
@@ -112,8 +121,8 @@ func (p *patientWriter) Flush() {
 // Unwrap is for http.ResponseController.
 func (p *patientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// timedBody ends the deadline of a body with the body: the connection is read on to notice a client that
-// went away.
+// timedBody ends the deadline of a body with the body: from then on the connection is read to notice a
+// client that went away.
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -121,7 +130,7 @@ type timedBody struct {
 
 func (t *timedBody) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
-	if err != nil {
+	if errors.Is(err, io.EOF) {
 		_ = t.control.SetReadDeadline(time.Time{})
 	}
 	return n, err

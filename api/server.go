@@ -100,7 +100,7 @@ type Server struct {
 
 // New makes a server. It does nothing until Serve.
 func New(c Config) *Server {
-	s := &Server{config: c, limits: c.Limits.withDefaults(), log: c.Log, rules: rules(), errors: connect.NewErrorWriter()}
+	s := &Server{config: c, limits: c.Limits.withDefaults(), log: c.Log, rules: rules(), errors: connect.NewErrorWriter(strict())}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -149,7 +149,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // routes are the handlers of all paths. What each needs stands in rules.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle(simnodev1connect.NewClusterHandler(calls{s},
+	mux.Handle(simnodev1connect.NewClusterHandler(calls{s}, strict(),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
 			return []connect.HandlerOption{connect.WithReadMaxBytes(int(bodyLimit(spec.Procedure)))}
 		}),
