@@ -17,7 +17,7 @@ import (
 // troupe is a cluster in miniature: parts of one run on one thread, links that deliver at random moments
 // in order, and a coordinator that does no more than lbts asks for.
 type troupe struct {
-	t      *testing.T
+	t      testing.TB
 	rand   *sim.Rand
 	parts  []*node.Part
 	owner  []int
@@ -32,6 +32,7 @@ type troupe struct {
 	merger   *node.Merger
 	assembly *node.Assembly
 	cuts     int
+	last     []sim.Time // bounds sent, by region
 	// keep, if not nil, is shown what goes to member 0.
 	keep func(sort string, data []byte)
 }
@@ -42,7 +43,11 @@ func (c *troupe) show(sort string, to int, data []byte) {
 	}
 }
 
-func newTroupe(t *testing.T, seed uint64, members, each int, program func() *sim.Program, sink sim.Sink) *troupe {
+func newTroupe(t testing.TB, seed uint64, members, each int, program func() *sim.Program, sink sim.Sink) *troupe {
+	return newTroupeOf(t, seed, members, each, program, sink, func(int, *node.PartOptions) {})
+}
+
+func newTroupeOf(t testing.TB, seed uint64, members, each int, program func() *sim.Program, sink sim.Sink, adjust func(m int, o *node.PartOptions)) *troupe {
 	r := sim.NewRand(seed, 1234)
 	c := &troupe{t: t, rand: &r, nextObs: make([]uint64, members)}
 	for m := range members {
@@ -51,7 +56,9 @@ func newTroupe(t *testing.T, seed uint64, members, each int, program func() *sim
 		}
 	}
 	for m := range members {
-		p, err := node.NewPart(context.Background(), program(), node.PartOptions{Owner: c.owner, Me: m, Workers: 1, Observe: true, Trace: true, Bins: 10})
+		o := node.PartOptions{Owner: c.owner, Me: m, Workers: 1, Observe: true, Trace: true, Bins: 10}
+		adjust(m, &o)
+		p, err := node.NewPart(context.Background(), program(), o)
 		if err != nil {
 			t.Fatal(err)
 		}

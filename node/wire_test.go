@@ -21,8 +21,7 @@ func fuzzPart(t testing.TB, me int) *node.Part {
 
 // recordFrames runs the storm in two parts and returns frames of each sort that member 0 was sent.
 func recordFrames(f *testing.F, keep func(sort string, data []byte)) {
-	t := new(testing.T)
-	c := newTroupe(t, fuzzSeed, 2, 2, func() *sim.Program { return stormProgram(f, fuzzSeed) }, &tape{})
+	c := newTroupe(f, fuzzSeed, 2, 2, func() *sim.Program { return stormProgram(f, fuzzSeed) }, &tape{})
 	c.keep = keep
 	c.run()
 }
