@@ -10,15 +10,13 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 func identity(name, boot string, session uint64) Identity {
 	return Identity{Cluster: "test", Name: name, Boot: boot, Session: session, Version: 1}
 }
 
-func mustNew(t rapid.TB, self Identity, peer string, cfg Config) *Session {
+func mustNew(t testing.TB, self Identity, peer string, cfg Config) *Session {
 	s, err := New(self, peer, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +41,7 @@ type host struct {
 	last uint64
 }
 
-func (h *host) start(t rapid.TB, sameBoot bool) {
+func (h *host) start(t testing.TB, sameBoot bool) {
 	if sameBoot {
 		h.forgets++
 	} else {
@@ -55,7 +53,7 @@ func (h *host) start(t rapid.TB, sameBoot bool) {
 }
 
 // send queues a message of about size bytes and reports whether there was room.
-func (h *host) send(t rapid.TB, size int) bool {
+func (h *host) send(t testing.TB, size int) bool {
 	m := make([]byte, 16, 16+size)
 	binary.LittleEndian.PutUint64(m, h.epoch)
 	binary.LittleEndian.PutUint64(m[8:], h.sent)
@@ -81,7 +79,7 @@ func (h *host) send(t rapid.TB, size int) bool {
 }
 
 // receive gives a frame to the session and checks what comes out of it.
-func (h *host) receive(t rapid.TB, now time.Duration, frame []byte) error {
+func (h *host) receive(t testing.TB, now time.Duration, frame []byte) error {
 	a, err := h.s.Receive(now, frame)
 	if a.Replaced {
 		h.epoch, h.sent, h.got, h.from = h.epoch+1, 0, 0, 0
@@ -123,7 +121,7 @@ func (w *wire) transmit(now time.Duration, most int) {
 	}
 }
 
-func (w *wire) deliver(t rapid.TB, now time.Duration, i int, keep bool) {
+func (w *wire) deliver(t testing.TB, now time.Duration, i int, keep bool) {
 	frame := w.frames[i]
 	if !keep {
 		w.frames = slices.Delete(w.frames, i, i+1)
@@ -133,7 +131,7 @@ func (w *wire) deliver(t rapid.TB, now time.Duration, i int, keep bool) {
 	}
 }
 
-func pair(t rapid.TB, cfg Config) (a, b *host) {
+func pair(t testing.TB, cfg Config) (a, b *host) {
 	a, b = &host{name: "a", cfg: cfg}, &host{name: "b", cfg: cfg}
 	a.other, b.other = b, a
 	a.start(t, false)
@@ -141,17 +139,40 @@ func pair(t rapid.TB, cfg Config) (a, b *host) {
 	return a, b
 }
 
-func drawConfig(t *rapid.T) Config {
-	cfg := Config{
-		Window:     rapid.IntRange(200, 5000).Draw(t, "window"),
-		Fragment:   rapid.IntRange(64, 200).Draw(t, "fragment"),
-		Resend:     time.Duration(rapid.IntRange(1, 50).Draw(t, "resend")) * time.Millisecond,
-		HelloEvery: time.Duration(rapid.IntRange(1, 50).Draw(t, "hello")) * time.Millisecond,
-		AckBytes:   rapid.IntRange(1, 1000).Draw(t, "ack bytes"),
-		AckDelay:   time.Duration(rapid.IntRange(1, 20).Draw(t, "ack delay")) * time.Millisecond,
-		Ahead:      rapid.IntRange(1, 8).Draw(t, "ahead"),
+// bySeed runs a test for many seeds, each by its name, and checks that all together did what it is about.
+func bySeed(t *testing.T, test func(t *testing.T, dice *rand.Rand) Stats) (sum Stats) {
+	n := uint64(1500)
+	if testing.Short() {
+		n = 200
 	}
-	if rapid.Bool().Draw(t, "compress") {
+	for seed := range n {
+		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+			st := test(t, rand.New(rand.NewPCG(seed, 0)))
+			sum.Resent += st.Resent
+			sum.Duplicates += st.Duplicates
+			sum.Early += st.Early
+			sum.Refused += st.Refused
+			sum.Replaced += st.Replaced
+			sum.Dropped += st.Dropped
+			sum.Acks += st.Acks
+		})
+	}
+	return sum
+}
+
+// drawConfig draws small limits, so that they are met.
+func drawConfig(dice *rand.Rand) Config {
+	ms := func(most int) time.Duration { return time.Duration(1+dice.IntN(most)) * time.Millisecond }
+	cfg := Config{
+		Window:     200 + dice.IntN(5000),
+		Fragment:   64 + dice.IntN(200),
+		Resend:     ms(50),
+		HelloEvery: ms(50),
+		AckBytes:   1 + dice.IntN(1000),
+		AckDelay:   ms(20),
+		Ahead:      1 + dice.IntN(8),
+	}
+	if dice.IntN(2) == 0 {
 		cfg.CompressAbove = 50
 	}
 	return cfg
@@ -160,35 +181,42 @@ func drawConfig(t *rapid.T) Config {
 // Whatever a channel and restarts do, each process gets a prefix of what was sent to it; once the channel
 // is sound, all of it.
 func TestFault14LossDuplicationReordering(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := pair(t, drawConfig(t))
+	sum := bySeed(t, func(t *testing.T, dice *rand.Rand) Stats {
+		a, b := pair(t, drawConfig(dice))
 		wires := [2]*wire{{to: a}, {to: b}}
 		now := time.Duration(0)
-		restarts := rapid.IntRange(0, 3).Draw(t, "restarts allowed")
-		for range rapid.IntRange(1, 150).Draw(t, "steps") {
-			w := wires[rapid.IntRange(0, 1).Draw(t, "side")]
-			pick := func() int { return rapid.IntRange(0, len(w.frames)-1).Draw(t, "frame") }
-			switch op := rapid.IntRange(0, 12).Draw(t, "op"); {
-			case op < 3:
-				w.to.send(t, rapid.IntRange(0, 600).Draw(t, "size"))
-			case op < 6:
-				w.transmit(now, 1+op)
-			case op == 6 && len(w.frames) > 0:
+		restarts := dice.IntN(4)
+		if dice.IntN(2) == 0 {
+			connect(t, a, b)
+		}
+		steps := dice.IntN(600)
+		quiet := steps * (1 + dice.IntN(4)) / 4 // no messages from then on
+		for step := range steps {
+			w := wires[dice.IntN(2)]
+			pick := func() int { return dice.IntN(len(w.frames)) }
+			switch op := dice.IntN(40); {
+			case op < 8 && step < quiet:
+				w.to.send(t, dice.IntN(600))
+			case op >= 8 && op < 16:
+				w.transmit(now, op)
+			case op < 17 && len(w.frames) > 0:
 				w.deliver(t, now, pick(), true)
-			case op < 9 && len(w.frames) > 0:
+			case op < 25 && len(w.frames) > 0:
 				w.deliver(t, now, pick(), false)
-			case op == 9 && len(w.frames) > 0:
+			case op < 30 && len(w.frames) > 0:
+				w.deliver(t, now, 0, false)
+			case op < 32 && len(w.frames) > 0:
 				i := pick()
 				w.frames = slices.Delete(w.frames, i, i+1)
-			case op == 10:
-				now += time.Duration(rapid.IntRange(0, 60).Draw(t, "ms")) * time.Millisecond
+			case op < 37:
+				now += time.Duration(dice.IntN(60)) * time.Millisecond
 				a.s.Tick(now)
 				b.s.Tick(now)
-			case op == 11:
+			case op == 37:
 				w.to.s.Reconnected(now)
-			case op == 12 && restarts > 0:
+			case op == 38 && restarts > 0:
 				restarts--
-				w.to.start(t, rapid.Bool().Draw(t, "same boot"))
+				w.to.start(t, dice.IntN(2) == 0)
 			}
 		}
 		heal(t, wires, now)
@@ -206,12 +234,16 @@ func TestFault14LossDuplicationReordering(t *testing.T) {
 				t.Fatalf("%s: %d bytes ahead", h.name, h.s.rx.ahead)
 			}
 		}
+		return a.s.Stats()
 	})
+	if sum.Resent == 0 || sum.Duplicates == 0 || sum.Early == 0 || sum.Refused == 0 || sum.Replaced == 0 || sum.Dropped == 0 || sum.Acks == 0 {
+		t.Errorf("not all happened: %+v", sum)
+	}
 }
 
 // heal delivers all that is on the way and follows, and then lets time pass until nothing is left to do.
 // It fails if that takes too long.
-func heal(t rapid.TB, wires [2]*wire, now time.Duration) {
+func heal(t testing.TB, wires [2]*wire, now time.Duration) {
 	for range 2000 {
 		for _, w := range wires {
 			w.transmit(now, 10000)
@@ -242,29 +274,34 @@ func heal(t rapid.TB, wires [2]*wire, now time.Duration) {
 // A channel that breaks (and loses the end of what was sent) and is made again, one in each direction, as
 // with TCP: no time passes, nothing is sent again without need.
 func TestFault16ResumeAfterBreaks(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		cfg := drawConfig(t)
+	sum := bySeed(t, func(t *testing.T, dice *rand.Rand) Stats {
+		cfg := drawConfig(dice)
 		cfg.Resend, cfg.Ahead = 0, 1
 		a, b := pair(t, cfg)
 		wires := [2]*wire{{to: a}, {to: b}}
+		old := map[*host]*wire{a: {to: a}, b: {to: b}}
 		broken := false
-		for range rapid.IntRange(1, 150).Draw(t, "steps") {
-			w := wires[rapid.IntRange(0, 1).Draw(t, "side")]
-			switch op := rapid.IntRange(0, 9).Draw(t, "op"); {
-			case op < 3:
-				w.to.send(t, rapid.IntRange(0, 600).Draw(t, "size"))
-			case op < 6:
+		for range dice.IntN(400) {
+			w := wires[dice.IntN(2)]
+			switch op := dice.IntN(30); {
+			case op < 9:
+				w.to.send(t, dice.IntN(600))
+			case op < 16:
 				w.transmit(0, 1+op)
-			case op < 9 && len(w.frames) > 0:
+			case op < 29 && len(w.frames) > 0:
 				w.deliver(t, 0, 0, false)
-			case op == 9:
+			case op == 29:
 				broken = true
-				w.frames = w.frames[:rapid.IntRange(0, len(w.frames)).Draw(t, "kept")]
-				// The old connection carries to its end before the new one.
-				for len(w.frames) > 0 {
-					w.deliver(t, 0, 0, false)
+				// Some of what the old connection carries arrives, be it after what the new one does.
+				for o := old[w.to]; len(o.frames) > 0; {
+					o.deliver(t, 0, 0, false)
 				}
+				old[w.to].frames = w.frames[:dice.IntN(len(w.frames)+1)]
+				w.frames = nil
 				w.to.other.s.Reconnected(0)
+			}
+			if o := old[w.to]; len(o.frames) > 0 && dice.IntN(3) == 0 {
+				o.deliver(t, 0, 0, false)
 			}
 		}
 		heal(t, wires, 0)
@@ -277,7 +314,11 @@ func TestFault16ResumeAfterBreaks(t *testing.T) {
 				t.Fatalf("%s: %+v", h.name, st)
 			}
 		}
+		return a.s.Stats()
 	})
+	if sum.Resent == 0 || sum.Duplicates == 0 {
+		t.Errorf("not all happened: %+v", sum)
+	}
 }
 
 // connect lets two sessions talk until nothing is left to say.
