@@ -65,7 +65,7 @@ type Collected struct {
 	// the numbers of frames between members.
 	Reports []lbts.Report
 	// Changed says that there is something to report, be it in Asides alone.
-	Changed   bool
+	Changed bool
 	// StopAsked says that an entity has asked for the end of the run.
 	StopAsked bool
 	// Backlog says that the member cannot take more. What waits for the floor to pass is no backlog: it

@@ -48,6 +48,15 @@
 // Reports made before a Reopen must not be handed in after it: the frame that carries them has an
 // epoch for that.
 //
-// A Solver is not safe for concurrent use. Only NewMatrix, Spatial, New, Reopen, Absent, Describe and
+// A process that runs several regions reports for all of them at one moment, with ReportAll: its batches
+// are then numbered by process, what its regions hand to one another stays in memory, and a batch counts
+// on each channel that it has events for.
+//
+// # Another coordinator
+//
+// When the place that sees all reports is lost, another one begins anew: no region is run, each takes in
+// all that was sent to it, and then states its next event and its bound. Resume goes on from there.
+//
+// A Solver is not safe for concurrent use. Only NewMatrix, Spatial, New, Reopen, Resume, Absent, Describe and
 // refusals allocate, and channels until they have grown to what is on the way at once.
 package lbts

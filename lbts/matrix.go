@@ -79,6 +79,14 @@ func (m *Matrix) Close() error {
 	if c := m.zeroCycle(); c != nil {
 		return c
 	}
+	if d, ok := m.alike(); ok {
+		// No detour is shorter, and the shortest cycle is there and back.
+		for i := range m.n {
+			m.d[i*m.n+i] = d.Add(d)
+		}
+		m.closed = true
+		return nil
+	}
 	for k := range m.n {
 		for to := range m.n {
 			m.through(k, to)
@@ -86,6 +94,22 @@ func (m *Matrix) Close() error {
 	}
 	m.closed = true
 	return nil
+}
+
+// alike returns the lookahead that stands between all pairs of different regions, if one does.
+func (m *Matrix) alike() (sim.Duration, bool) {
+	if m.n < 2 {
+		return 0, false
+	}
+	d := m.d[1]
+	for to := range m.n {
+		for from, x := range m.d[to*m.n : (to+1)*m.n] {
+			if x != d && from != to {
+				return 0, false
+			}
+		}
+	}
+	return d, true
 }
 
 // through shortens the ways to one region by those over region k.

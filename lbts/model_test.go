@@ -188,7 +188,12 @@ func (s *Solver) clone() *Solver {
 		c.channel[i].ring = slices.Clone(s.channel[i].ring)
 	}
 	c.next, c.way, c.pending = slices.Clone(s.next), slices.Clone(s.way), slices.Clone(s.pending)
+	c.pending = slices.Clone(s.pending)
+	for i := range c.pending {
+		c.pending[i] = slices.Clone(s.pending[i])
+	}
 	c.eff, c.safe, c.given = slices.Clone(s.eff), slices.Clone(s.safe), slices.Clone(s.given)
+	c.by, c.named = slices.Clone(s.by), slices.Clone(s.named)
 	c.heard, c.stamp = slices.Clone(s.heard), slices.Clone(s.stamp)
 	return &c
 }
@@ -271,7 +276,7 @@ func (k *key) report(r Report) {
 func (k *key) solver(s *Solver) {
 	k.add(uint64(s.limit))
 	for i := range s.n {
-		k.add(uint64(s.next[i]), uint64(s.way[i]), uint64(s.pending[i]), uint64(s.eff[i]), uint64(s.given[i]))
+		k.add(uint64(s.next[i]), uint64(s.way[i]), uint64(len(s.pending[i])), uint64(s.eff[i]), uint64(s.given[i]))
 	}
 	for i := range s.channel {
 		c := &s.channel[i]

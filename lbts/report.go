@@ -2,6 +2,7 @@ package lbts
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/simnode/simnode/sim"
 )
@@ -31,6 +32,34 @@ func (s *Solver) Report(r Report) error {
 	if err := s.checkReport(r); err != nil {
 		return err
 	}
+	s.apply(r)
+	return nil
+}
+
+// ReportAll takes in what several regions state of one and the same moment, as a process does for the
+// regions that it runs: events that they handed to one another, in memory, are in Next of the receiver
+// and in no channel. Each report is held against what was known before all of them, since one region's
+// event may have come from another's; if one is refused, none counts. A region that is named twice is
+// refused.
+func (s *Solver) ReportAll(reports []Report) error {
+	s.frame++
+	for k := range reports {
+		if err := s.checkReport(reports[k]); err != nil {
+			return err
+		}
+		if i := reports[k].Region; s.named[i] == s.frame {
+			return refuse(i, "it reports twice in one frame: state all of a moment in one report")
+		} else {
+			s.named[i] = s.frame
+		}
+	}
+	for k := range reports {
+		s.apply(reports[k])
+	}
+	return nil
+}
+
+func (s *Solver) apply(r Report) {
 	i := r.Region
 	for _, m := range r.Sent {
 		s.send(i, m)
@@ -42,10 +71,9 @@ func (s *Solver) Report(r Report) error {
 		s.survey(i)
 	}
 	s.next[i] = r.Next
-	s.eff[i] = min(r.Next, s.way[i])
+	s.setEffective(i, min(r.Next, s.way[i]))
 	s.reports++
 	s.heard[i] = hearing{report: s.reports, tag: s.tag}
-	return nil
 }
 
 // Deliver states that events of region from, none before least, were put where region to will find
@@ -59,7 +87,7 @@ func (s *Solver) Deliver(from, to int, least sim.Time) error {
 		return err
 	}
 	s.next[to] = min(s.next[to], least)
-	s.eff[to] = min(s.eff[to], least)
+	s.setEffective(to, min(s.eff[to], least))
 	return nil
 }
 
@@ -71,10 +99,12 @@ func (s *Solver) send(from int, m Sent) {
 		return
 	}
 	if before == 0 {
-		s.pending[m.To]++
+		p := s.pending[m.To]
+		k, _ := slices.BinarySearch(p, int32(from))
+		s.pending[m.To] = slices.Insert(p, k, int32(from))
 	}
 	s.way[m.To] = min(s.way[m.To], c.least())
-	s.eff[m.To] = min(s.eff[m.To], s.way[m.To])
+	s.setEffective(m.To, min(s.eff[m.To], s.way[m.To]))
 }
 
 func (s *Solver) receive(to int, m Received) {
@@ -82,18 +112,17 @@ func (s *Solver) receive(to int, m Received) {
 	before := c.n
 	c.receive(m.Batch)
 	if before > 0 && c.n == 0 {
-		s.pending[to]--
+		p := s.pending[to]
+		k, _ := slices.BinarySearch(p, int32(m.From))
+		s.pending[to] = slices.Delete(p, k, k+1)
 	}
 }
 
 // survey finds the least time stamp on the way to a region anew.
 func (s *Solver) survey(to int) {
 	s.way[to] = sim.Never
-	if s.pending[to] == 0 {
-		return
-	}
-	for from := range s.n {
-		s.way[to] = min(s.way[to], s.channel[to*s.n+from].least())
+	for _, from := range s.pending[to] {
+		s.way[to] = min(s.way[to], s.channel[to*s.n+int(from)].least())
 	}
 }
 

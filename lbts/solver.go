@@ -55,11 +55,20 @@ type Solver struct {
 
 	next    []sim.Time // first event, as reported or delivered
 	way     []sim.Time // least time stamp on the way to the region
-	pending []int      // channels to the region with batches on the way
+	pending [][]int32  // regions with batches on the way to the region, in order
 	eff     []sim.Time // effective time: the least of next and way
 	safe    []sim.Time // a bound computed earlier; the bound now is no less
+	by      []int32    // region that safe rests on, -1 if it was not computed
 	given   []sim.Time // largest bound given
 	limit   sim.Time   // Cap
+
+	// With one lookahead between all regions, alike, bounds follow from the two least effective times,
+	// that of region lead and second. They are found anew when stale.
+	alike  bool
+	ahead  sim.Duration
+	lead   int
+	second sim.Time
+	stale  bool
 
 	heard   []hearing
 	reports uint64 // accepted so far
@@ -67,6 +76,8 @@ type Solver struct {
 
 	stamp []uint64 // finds channels named twice in a report
 	check uint64
+	named []uint64 // finds regions named twice in a frame
+	frame uint64
 }
 
 // New returns a Solver for the regions of a closed Matrix, which it copies. No region has reported
@@ -96,11 +107,27 @@ func (s *Solver) adopt(m *Matrix) {
 	s.n = n
 	s.closed = &Matrix{n: n, d: append([]sim.Duration(nil), m.d...), closed: true}
 	s.channel = make([]channel, n*n)
-	s.next, s.way, s.pending = make([]sim.Time, n), make([]sim.Time, n), make([]int, n)
+	s.next, s.way, s.pending = make([]sim.Time, n), make([]sim.Time, n), make([][]int32, n)
 	s.eff, s.safe, s.given = make([]sim.Time, n), make([]sim.Time, n), make([]sim.Time, n)
-	s.heard, s.stamp = make([]hearing, n), make([]uint64, n)
+	s.by = make([]int32, n)
+	s.heard, s.stamp, s.named = make([]hearing, n), make([]uint64, n), make([]uint64, n)
 	for i := range s.way {
-		s.way[i] = sim.Never
+		s.way[i], s.by[i] = sim.Never, -1
+	}
+	s.compare()
+}
+
+// compare finds out whether the lookahead is the same between all regions.
+func (s *Solver) compare() {
+	s.ahead, s.alike = s.closed.alike()
+	s.stale = true
+}
+
+// setEffective notes a change of the effective time of region i.
+func (s *Solver) setEffective(i int, t sim.Time) {
+	if s.eff[i] != t {
+		s.eff[i] = t
+		s.stale = true
 	}
 }
 
@@ -110,37 +137,80 @@ func (s *Solver) Regions() int { return s.n }
 // Grant returns how far region i may run. It appends the batches it needs to needs, which the caller
 // may pass with room (needs[:0]) so that nothing is allocated. Time is linear in the number of regions.
 func (s *Solver) Grant(i int, needs []Need) Grant {
-	s.safe[i] = s.bound(i)
-	bound := max(s.given[i], min(s.safe[i], s.limit))
+	bound := s.Offer(i)
 	s.given[i] = bound
-	if s.pending[i] == 0 {
-		return Grant{i, bound, needs}
-	}
-	for from := range s.n {
-		if batch := s.channel[i*s.n+from].needed(bound); batch > 0 {
-			needs = append(needs, Need{from, batch})
+	for _, from := range s.pending[i] {
+		if batch := s.channel[i*s.n+int(from)].needed(bound); batch > 0 {
+			needs = append(needs, Need{int(from), batch})
 		}
 	}
 	return Grant{i, bound, needs}
 }
 
+// Offer returns the bound that Grant would give region i, and gives nothing.
+func (s *Solver) Offer(i int) sim.Time { return max(s.given[i], min(s.bound(i), s.limit)) }
+
+// Given returns the largest bound that region i was given.
+func (s *Solver) Given(i int) sim.Time { return s.given[i] }
+
 // bound is the least time stamp of anything that can still be sent to region i. It never falls, as
-// long as only reports that pass check are applied.
+// long as only reports that pass check are applied. So as long as the region that an earlier answer
+// rests on stands where it stood, that answer holds: others can only be at it or beyond.
 func (s *Solver) bound(i int) sim.Time {
-	reach := s.closed.d[i*s.n : (i+1)*s.n]
-	eff := s.eff[:len(reach)]
-	least := uint64(sim.Never)
+	if s.alike {
+		s.safe[i] = s.boundAlike(i)
+		return s.safe[i]
+	}
+	if j := s.by[i]; j >= 0 && s.eff[j].Add(s.closed.d[i*s.n+int(j)]) == s.safe[i] {
+		return s.safe[i]
+	}
+	t, by := boundOf(s.closed, s.eff, i)
+	s.safe[i], s.by[i] = t, int32(by)
+	return t
+}
+
+// boundOf computes a bound from effective times, and names the region that it rests on.
+func boundOf(closed *Matrix, eff []sim.Time, i int) (sim.Time, int) {
+	reach := closed.d[i*closed.n : (i+1)*closed.n]
+	eff = eff[:len(reach)]
+	least, by := uint64(sim.Never), -1
 	for j, d := range reach {
 		// Neither is negative, so the sum of two int64 fits a uint64: it saturates by the minimum.
-		least = min(least, uint64(eff[j])+uint64(d))
+		if t := uint64(eff[j]) + uint64(d); t < least {
+			least, by = t, j
+		}
 	}
-	return sim.Time(least)
+	return sim.Time(least), by
+}
+
+// boundAlike is bound where the lookahead is the same between all regions.
+func (s *Solver) boundAlike(i int) sim.Time {
+	if s.stale {
+		s.rank()
+	}
+	if i != s.lead {
+		return s.eff[s.lead].Add(s.ahead)
+	}
+	return min(s.second.Add(s.ahead), s.eff[i].Add(s.ahead).Add(s.ahead))
+}
+
+// rank finds the region with the least effective time, and the least of the others.
+func (s *Solver) rank() {
+	s.lead, s.second, s.stale = 0, sim.Never, false
+	first := s.eff[0]
+	for j, t := range s.eff[1:] {
+		if t < first {
+			s.second, first, s.lead = first, t, j+1
+		} else if t < s.second {
+			s.second = t
+		}
+	}
 }
 
 // earliest is the least time of anything region i can have done since its last report.
 func (s *Solver) earliest(i int) sim.Time {
 	if s.eff[i] > s.safe[i] {
-		s.safe[i] = s.bound(i)
+		s.bound(i)
 	}
 	return min(s.eff[i], s.safe[i])
 }
@@ -177,11 +247,47 @@ func (s *Solver) Reached(t sim.Time) bool { return s.Floor() >= t }
 // Drained reports whether every batch stated as sent is stated as received.
 func (s *Solver) Drained() bool {
 	for _, p := range s.pending {
-		if p > 0 {
+		if len(p) > 0 {
 			return false
 		}
 	}
 	return true
+}
+
+// Resume goes on from full reports of all regions, made while nothing was on the way and nobody was
+// running: next[i] is the next event of region i, held[i] the largest bound that it was ever given. It is
+// how another coordinator takes over. Bounds can only have grown since any of them was given; one that
+// the reports contradict is a *Refused, which changes nothing. The cap stays.
+//
+// Batches may be numbered on from where they were or from 1.
+func (s *Solver) Resume(held, next []sim.Time) error {
+	if len(held) != s.n || len(next) != s.n {
+		return fmt.Errorf("full reports with %d bounds and %d next events for %d regions: give one of each for each", len(held), len(next), s.n)
+	}
+	for i, t := range held {
+		if next[i] < 0 || t < 0 {
+			return refuse(i, "next event at %v, bound of %v: no time is before the start", next[i], t)
+		}
+		if bound, by := boundOf(s.closed, next, i); t > bound {
+			return refuse(i, "it was given a bound of %v, but region %d at %v can still reach it at %v: a report is wrong or a batch was left out", t, by, next[by], bound)
+		}
+	}
+	s.restart(next, func(i int) sim.Time { return held[i] })
+	return nil
+}
+
+// restart sets every region to its next event with empty channels and a bound that was given.
+func (s *Solver) restart(next []sim.Time, given func(i int) sim.Time) {
+	for i := range s.channel {
+		s.channel[i].restart()
+	}
+	s.reports++
+	s.stale = true
+	for i, t := range next {
+		s.next[i], s.eff[i], s.way[i], s.pending[i] = t, t, sim.Never, s.pending[i][:0]
+		s.safe[i], s.given[i], s.by[i] = given(i), given(i), -1
+		s.heard[i] = hearing{report: s.reports, tag: s.tag}
+	}
 }
 
 // Reopen goes on from a cut with entities handed over, another partition or other regions: closed is
@@ -197,18 +303,11 @@ func (s *Solver) Reopen(cut sim.Time, closed *Matrix, next []sim.Time) error {
 	}
 	if closed != nil && closed.n == s.n {
 		copy(s.closed.d, closed.d)
+		s.compare()
 	} else if closed != nil {
 		s.adopt(closed)
 	}
-	for i := range s.channel {
-		s.channel[i].restart()
-	}
-	s.reports++
-	for i, t := range next {
-		s.next[i], s.eff[i], s.way[i], s.pending[i] = t, t, sim.Never, 0
-		s.safe[i], s.given[i] = cut, cut
-		s.heard[i] = hearing{report: s.reports, tag: s.tag}
-	}
+	s.restart(next, func(int) sim.Time { return cut })
 	return nil
 }
 
@@ -234,8 +333,8 @@ func (s *Solver) reopenable(cut sim.Time, closed *Matrix, next []sim.Time) error
 			return fmt.Errorf("cut at %v: region %d may run up to %v already: cap the bounds at a later cut and wait for it", cut, i, s.given[i])
 		case s.eff[i] < cut:
 			return fmt.Errorf("cut at %v is not reached: region %d is at %v", cut, i, s.eff[i])
-		case s.pending[i] > 0:
-			return fmt.Errorf("cut at %v: batches from %d regions are on the way to region %d: wait for them", cut, s.pending[i], i)
+		case len(s.pending[i]) > 0:
+			return fmt.Errorf("cut at %v: batches from %d regions are on the way to region %d: wait for them", cut, len(s.pending[i]), i)
 		}
 	}
 	return nil
