@@ -26,6 +26,8 @@ const (
 	Failed = 1
 	// BadUsage: the command line or the scenario is wrong; nothing has run.
 	BadUsage = 2
+	// Unreachable: no node of the cluster can be reached, or it cannot serve now.
+	Unreachable = 3
 	// Interrupted: a signal ended the run early; what was recorded so far is complete.
 	Interrupted = 130
 )
@@ -108,7 +110,7 @@ func (e *env) exit(err error) int {
 	if !e.began || errors.As(err, &usage) || errors.As(err, &dir) {
 		return BadUsage
 	}
-	return Failed
+	return clusterCode(err)
 }
 
 func (e *env) root() *cobra.Command {
@@ -131,6 +133,7 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(e.flagError)
 	root.AddCommand(e.runCommand(), e.validateCommand(), e.modelsCommand(), e.schemaCommand(), e.versionCommand(), e.completionCommand())
+	root.AddCommand(e.clusterCommands()...)
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
 	}

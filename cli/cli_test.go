@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/simnode/simnode/summary"
 )
 
 // asProgram, set in the environment, makes the test binary a program with the test models.
@@ -59,7 +61,7 @@ func TestRunWritesWhatTheSummaryNames(t *testing.T) {
 			if r.code != Done || r.stderr != "" {
 				t.Fatalf("exit %d: %s", r.code, r.stderr)
 			}
-			var s summary
+			var s summary.Summary
 			if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
 				t.Fatal(err)
 			}

@@ -17,6 +17,6 @@
 //   - An interrupt is answered at once: loading a scenario is given up, a run says that it stops.
 //
 // Files: cli.go is the root command and the exit codes; flags.go are values of flags; run.go is the
-// one place where a run is wired up; lock.go keeps a folder to one run; summary.go and page.go are what
-// is told about it, progress.go what is told on the way; the other commands have a file each.
+// one place where a run is wired up; lock.go keeps a folder to one run; package summary makes what
+// is told about it, progress.go shows what is told on the way; the other commands have a file each.
 package cli

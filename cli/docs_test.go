@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/simnode/simnode/summary"
 )
 
 // The documents name every command, flag, key and file, and their links lead somewhere.
@@ -30,7 +32,7 @@ func TestCommandsAndFlagsAreDocumented(t *testing.T) {
 
 func TestKeysOfTheSummaryAreDocumented(t *testing.T) {
 	text := read(t, "../docs/command-line.md")
-	data, err := json.Marshal(summary{Interrupted: true, Results: json.RawMessage("{}")})
+	data, err := json.Marshal(summary.Summary{Interrupted: true, Results: json.RawMessage("{}")})
 	if err != nil {
 		t.Fatal(err)
 	}

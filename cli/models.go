@@ -11,6 +11,7 @@ import (
 
 	"github.com/simnode/simnode/scenario"
 	"github.com/simnode/simnode/sim"
+	"github.com/simnode/simnode/summary"
 )
 
 func (e *env) modelsCommand() *cobra.Command {
@@ -120,7 +121,7 @@ func (e *env) modelsJSON(models []sim.Model) error {
 		}
 		list[i] = modelJSON{m.Name, m.Summary, m.Doc, m.Source, m.Check, m.Version, paramsJSON(params)}
 	}
-	data, err := encode(map[string]any{"models": list})
+	data, err := summary.Encode(map[string]any{"models": list})
 	if err != nil {
 		return err
 	}

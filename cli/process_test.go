@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/simnode/simnode/summary"
 )
 
 // process starts this test binary as a program.
@@ -74,7 +76,7 @@ func TestFreshProcessesAgree(t *testing.T) {
 				files := map[string]string{"standard output": variants.ReplaceAllString(mask(out.String()), `"$1": 0`)}
 				for _, f := range names(t, filepath.Join(dir, "o")) {
 					// These tell wall time, or draw the borders of regions.
-					if f == pageFile || f == summaryFile || strings.HasSuffix(f, ".svg") {
+					if f == summary.Page || f == summary.File || strings.HasSuffix(f, ".svg") {
 						continue
 					}
 					data, err := os.ReadFile(filepath.Join(dir, "o", f))
@@ -142,7 +144,7 @@ func waitForData(t *testing.T, path string) {
 // checkInterrupted checks the summary and the files of an interrupted run.
 func checkInterrupted(t *testing.T, dir string, stdout []byte) {
 	t.Helper()
-	var s summary
+	var s summary.Summary
 	if err := json.Unmarshal(stdout, &s); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +214,7 @@ func TestContextEndsTheRunCleanly(t *testing.T) {
 		t.Fatalf("exit %d: %s", r.code, r.stderr)
 	}
 	checkInterrupted(t, out, []byte(r.stdout))
-	page, err := os.ReadFile(filepath.Join(out, pageFile))
+	page, err := os.ReadFile(filepath.Join(out, summary.Page))
 	if err != nil || !bytes.Contains(page, []byte("interrupted")) {
 		t.Errorf("the page does not say that the run was interrupted (%v)", err)
 	}

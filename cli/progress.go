@@ -61,7 +61,10 @@ func (p *progress) every() time.Duration {
 }
 
 // show shows the progress if it is time to.
-func (p *progress) show(n node.Progress) {
+func (p *progress) show(n node.Progress) { p.showAfter(n, p.clock().Sub(p.start)) }
+
+// showAfter is show of a run that has gone on for that long, here or elsewhere.
+func (p *progress) showAfter(n node.Progress, elapsed time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock()
@@ -70,7 +73,7 @@ func (p *progress) show(n node.Progress) {
 	}
 	p.next = now.Add(p.every())
 	done := float64(n.Now) / float64(n.End)
-	line := progressText(n, done, now.Sub(p.start))
+	line := progressText(n, done, elapsed)
 	if !p.bar {
 		fmt.Fprintln(p.w, line)
 		return

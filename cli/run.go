@@ -2,15 +2,12 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +18,7 @@ import (
 	"github.com/simnode/simnode/record"
 	"github.com/simnode/simnode/scenario"
 	"github.com/simnode/simnode/sim"
+	"github.com/simnode/simnode/summary"
 )
 
 // runFlags are the flags of the run command as they were given.
@@ -164,30 +162,36 @@ func (e *env) validate(ctx context.Context, f *runFlags) (*job, error) {
 	return j, nil
 }
 
-// load is scenario.Load, which it leaves to itself when ctx is done: a model's setup may take any time,
-// and nobody else waits for it.
+// load is scenario.Load, which it leaves to itself when ctx is done.
 func (e *env) load(ctx context.Context, file string, o scenario.Options) (*scenario.Scenario, error) {
-	type loaded struct {
-		scenario *scenario.Scenario
-		err      error
+	return inBackground(ctx, file, func() (*scenario.Scenario, error) { return scenario.Load(file, o) })
+}
+
+// inBackground sets a model up by setUp, which it leaves to itself when ctx is done: a model's setup may take
+// any time, and nobody else waits for it.
+func inBackground[T any](ctx context.Context, file string, setUp func() (T, error)) (T, error) {
+	type made struct {
+		value T
+		err   error
 	}
-	done := make(chan loaded, 1)
+	var none T
+	done := make(chan made, 1)
 	go func() {
 		defer close(done)
-		s, err := scenario.Load(file, o)
-		done <- loaded{s, err}
+		v, err := setUp()
+		done <- made{v, err}
 	}()
 	select {
 	case <-ctx.Done():
-		return nil, errEarly
-	case l, ok := <-done:
+		return none, errEarly
+	case m, ok := <-done:
 		switch {
 		case ctx.Err() != nil:
-			return nil, errEarly
+			return none, errEarly
 		case !ok:
-			return nil, usagef("%s: the model's setup has ended its goroutine (runtime.Goexit): this is a fault of the model's code", file)
+			return none, usagef("%s: the model's setup has ended its goroutine (runtime.Goexit): this is a fault of the model's code", file)
 		}
-		return l.scenario, l.err
+		return m.value, m.err
 	}
 }
 
@@ -239,7 +243,7 @@ func (j *job) open() (err error) {
 	if j.recorder, err = record.New(j.program, o); err != nil {
 		return errors.Join(err, j.closeProfile())
 	}
-	if err := j.removeOld(); err != nil {
+	if err := removeRun(j.dir); err != nil {
 		return errors.Join(err, j.recorder.Finish(0), j.closeProfile())
 	}
 	j.options.Trace = j.level == record.Raw
@@ -247,7 +251,7 @@ func (j *job) open() (err error) {
 		j.options.Sink = j.recorder
 	}
 	if j.level >= record.Summary && r.Report {
-		j.options.Bins = pageBins
+		j.options.Bins = summary.PageBins
 	}
 	if !j.flags.quiet {
 		j.options.Progress = j.progress.show
@@ -257,31 +261,8 @@ func (j *job) open() (err error) {
 
 // hasOld tells whether a run has ended in the folder.
 func (j *job) hasOld() bool {
-	info, err := os.Stat(filepath.Join(j.dir, summaryFile))
+	info, err := os.Stat(filepath.Join(j.dir, summary.File))
 	return err == nil && info.Mode().IsRegular()
-}
-
-// removeOld removes the files that an earlier run left in the folder by its own summary, so that the
-// folder never mixes two runs. It leaves alone what no summary names.
-func (j *job) removeOld() error {
-	data, err := os.ReadFile(filepath.Join(j.dir, summaryFile))
-	if err != nil {
-		return nil // No run has ended here.
-	}
-	var old summary
-	if json.Unmarshal(data, &old) != nil {
-		return nil // It is not ours; the run ends by replacing it.
-	}
-	for _, path := range old.Outputs {
-		name := filepath.Base(path)
-		if !slices.Contains([]string{".csv", ".parquet", ".svg", ".html", ".json"}, filepath.Ext(name)) {
-			continue
-		}
-		if err := os.Remove(filepath.Join(j.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &record.DirError{Dir: j.dir, Err: err}
-		}
-	}
-	return nil
 }
 
 // run runs the simulation.
@@ -329,46 +310,18 @@ func (j *job) closeProfile() error {
 
 // tell makes the model's results, writes the page and the summary, and prints the summary.
 func (j *job) tell() error {
-	final := j.outcome.Final(j.recorder)
-	results, pictures, err := modelResults(j.program, final)
+	s, err := summary.Run{
+		Scenario: j.scenario, Name: j.flags.file, Dir: j.dir, Level: j.level, Regions: j.options.Regions,
+		Workers: j.options.Workers, Recorder: j.recorder, Outcome: j.outcome, Wall: j.wall,
+	}.Write()
 	if err != nil {
 		return err
 	}
-	s, err := j.summary(results, pictures)
-	if err != nil {
-		return err
-	}
-	if j.level >= record.Summary {
-		if err := j.writeFiles(s, pictures); err != nil {
-			return err
-		}
-	}
-	if err := s.print(j.env.stdout, j.flags.format.text); err != nil {
+	if err := s.Print(j.env.stdout, j.flags.format.text); err != nil {
 		return err
 	}
 	if s.Interrupted {
 		return errInterrupted
 	}
 	return nil
-}
-
-// modelResults asks the model for its results and pictures; a panic there is an error like any other.
-func modelResults(p *sim.Program, f *sim.Final) (results map[string]any, pictures []sim.Picture, err error) {
-	what := "results"
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("model %s: its %s failed with a panic: %v", p.Model.Name, what, v)
-		}
-	}()
-	if results, err = p.Results(f); err != nil {
-		return nil, nil, fmt.Errorf("model %s: its results failed: %w", p.Model.Name, err)
-	}
-	what = "pictures"
-	if pictures, err = p.Pictures(f); err == nil {
-		err = checkPictures(pictures)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("model %s: its pictures failed: %w", p.Model.Name, err)
-	}
-	return results, pictures, nil
 }

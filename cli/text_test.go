@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -77,48 +76,6 @@ func TestWrapKeepsWordsAndWidth(t *testing.T) {
 			if len(line) > width || line != "" && !strings.HasPrefix(line, "  ") {
 				t.Fatalf("line %q", line)
 			}
-		}
-	})
-}
-
-func TestGroupReadsBack(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.Uint64().Draw(t, "n")
-		var back uint64
-		if err := json.Unmarshal([]byte(strings.ReplaceAll(group(n), ",", "")), &back); err != nil || back != n {
-			t.Fatalf("%d: %s", n, group(n))
-		}
-		for i, part := range strings.Split(group(n), ",") {
-			if len(part) > 3 || i > 0 && len(part) != 3 {
-				t.Fatalf("%d: %s", n, group(n))
-			}
-		}
-	})
-}
-
-// Whatever a model gives as results is printed without harm, in the order of keys.
-func TestTextOfAnyResults(t *testing.T) {
-	var value func(depth int) *rapid.Generator[any]
-	value = func(depth int) *rapid.Generator[any] {
-		list := []*rapid.Generator[any]{rapid.Float64Range(-1e300, 1e300).AsAny(), rapid.Int64().AsAny(), rapid.String().AsAny(), rapid.Bool().AsAny(), rapid.Just[any](nil)}
-		if depth > 0 {
-			list = append(list, rapid.SliceOfN(value(depth-1), 0, 20).AsAny(), rapid.MapOfN(rapid.String(), value(depth-1), 0, 20).AsAny())
-		}
-		return rapid.OneOf(list...)
-	}
-	results := rapid.MapOfN(rapid.String(), value(2), 0, 20)
-	rapid.Check(t, func(t *rapid.T) {
-		encoded, err := encodeResults(results.Draw(t, "results"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &summary{Results: encoded, Outputs: []string{}}
-		once, err := s.text()
-		if err != nil || !utf8.Valid(once) {
-			t.Fatalf("%v: %q", err, once)
-		}
-		if again, _ := s.text(); !bytes.Equal(once, again) {
-			t.Fatal("two texts of one summary differ")
 		}
 	})
 }

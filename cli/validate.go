@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/simnode/simnode/scenario"
+	"github.com/simnode/simnode/summary"
 )
 
 func (e *env) validateCommand() *cobra.Command {
@@ -33,7 +34,7 @@ Exit codes: 0 the scenario can run, 2 it has problems.`,
 				return err
 			}
 			_, err = fmt.Fprintf(e.stdout, "ok: %s: model %s, %s entities, end %v, %s\n", args[0], s.Model.Name,
-				group(uint64(len(s.Program.EntityKind))), s.Program.End, possibleRegions(s))
+				summary.Group(uint64(len(s.Program.EntityKind))), s.Program.End, possibleRegions(s))
 			return err
 		}),
 	}
@@ -90,7 +91,7 @@ func (e *env) validateJSON(file string, s *scenario.Scenario, err error) error {
 	default:
 		return err
 	}
-	data, err := encode(v)
+	data, err := summary.Encode(v)
 	if err != nil {
 		return err
 	}
