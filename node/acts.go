@@ -111,6 +111,10 @@ func (r *region) Send(to sim.EntityID, d sim.Duration, event uint16, p sim.Prior
 // route puts an event on its way to another entity.
 func (r *region) route(to sim.EntityID, t sim.Time, key, seq uint64, b sim.Body) {
 	w := r.world
+	if region, away := w.dir.away(to, w); away {
+		r.post(region, &sim.Message{Time: t, Key: key, Seq: seq, Dst: uint64(to), Body: b})
+		return
+	}
 	at := place(to) - 1
 	if w.regions > 1 || uint64(to)-1 >= uint64(w.dense) {
 		at = w.dir.find(to)

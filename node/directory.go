@@ -11,8 +11,12 @@ import (
 // while others read. Nobody asks for a spawned entity before its region has written it, since knowing
 // the id takes a message or a publication that came after.
 type directory struct {
-	dense  []place
-	shards []shard
+	dense []place
+	// regions holds the region of each of them in a run of several members: most messages are for
+	// entities elsewhere, of which the region is all that there is to know, and this array is a quarter
+	// of the other; nil in a run of one process.
+	regions []uint16
+	shards  []shard
 }
 
 type shard struct {
@@ -22,8 +26,11 @@ type shard struct {
 
 const directoryShards = 64
 
-func newDirectory(entities int) *directory {
+func newDirectory(entities int, several bool) *directory {
 	d := &directory{dense: make([]place, entities), shards: make([]shard, directoryShards)}
+	if several {
+		d.regions = make([]uint16, entities)
+	}
 	for i := range d.shards {
 		d.shards[i].places = make(map[sim.EntityID]place)
 	}
@@ -45,10 +52,22 @@ func (d *directory) find(id sim.EntityID) place {
 	return p
 }
 
+// away returns the region of an entity of the scenario if that belongs to another member.
+func (d *directory) away(id sim.EntityID, w *world) (region int, away bool) {
+	if i := uint64(id) - 1; i < uint64(len(d.regions)) {
+		region = int(d.regions[i])
+		return region, !w.isLocal(region)
+	}
+	return 0, false
+}
+
 // set notes the place of an entity. The places of the scenario's entities are set at cuts only.
 func (d *directory) set(id sim.EntityID, p place) {
 	if i := uint64(id) - 1; i < uint64(len(d.dense)) {
 		d.dense[i] = p
+		if d.regions != nil {
+			d.regions[i] = uint16(p.region())
+		}
 		return
 	}
 	s := &d.shards[id%directoryShards]

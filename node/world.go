@@ -86,7 +86,7 @@ func newWorld(ctx context.Context, p *sim.Program, o Options, m *members) (*worl
 		chainLimit: o.ChainLimit, trace: o.Trace && o.Sink != nil, sink: o.Sink, bins: o.Bins,
 		cutEvery: sim.Forever, buffers: make([][]byte, o.Regions),
 	}
-	w.dir = newDirectory(w.dense)
+	w.dir = newDirectory(w.dense, m != nil)
 	if p.Space.Kind != sim.NoSpace {
 		s, err := spatial.New(p.Space)
 		if err != nil {
@@ -224,7 +224,7 @@ func (w *world) settle(ctx context.Context, owner []int32) error {
 		}
 		r := w.rs[owner[i]]
 		if r == nil {
-			w.dir.dense[i] = makePlace(int(owner[i]), 0, 0)
+			w.dir.set(sim.EntityID(i+1), makePlace(int(owner[i]), 0, 0))
 			continue
 		}
 		id := sim.EntityID(i + 1)
@@ -239,7 +239,7 @@ func (w *world) settle(ctx context.Context, owner []int32) error {
 			e.state = r.kinds[kind].store.Take(p.Kinds[kind].InitialStore(), e.state)
 		}
 		at := makePlace(r.id, slot, 0)
-		w.dir.dense[i] = at
+		w.dir.set(id, at)
 		if p.Kinds[kind].Start != nil {
 			r.queue.push(startMessage(0, at, id))
 		}
