@@ -15,8 +15,9 @@ import (
 // Calls come from many goroutines at once. Those with a context end when it is done. An error of type
 // *Error is told to the caller; any other is logged and told as an internal error.
 type Backend interface {
-	// Submit adds a job and returns its id. The bundle is at most MaxBundle bytes and is ours to keep;
-	// that it can be read and set up is for Submit to find.
+	// Submit adds a job and returns its id. The bundle is whole (scenario.CheckBundle) and at most
+	// MaxBundle bytes, and the backend may keep it; that the scenario in it can be set up is for Submit
+	// to find (Invalid, with the problems as the text).
 	Submit(ctx context.Context, s Submission) (job string, err error)
 	// Cluster tells of the cluster as this node sees it.
 	Cluster() ClusterStatus
@@ -114,7 +115,8 @@ type (
 	Results struct {
 		// Summary is the JSON document that "simnode run -o json" prints.
 		Summary []byte
-		Files   []File
+		// Files in the order in which the summary names them, each a plain name such as rows.csv.
+		Files []File
 	}
 
 	// File is one of a job's files.

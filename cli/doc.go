@@ -14,9 +14,13 @@
 //   - Bad input never ends in a panic: errors say what is wrong, where, and what is allowed.
 //   - A run touches only files of its own in the output folder: it replaces those of an earlier run
 //     and leaves all others alone. Two runs in one folder at once are refused.
+//   - A command that asks a cluster prints what the cluster said and nothing that acts on a terminal, writes
+//     only plain names into the folder that it was given, and tells a cluster that is not there (exit code 3)
+//     from one that refuses.
 //   - An interrupt is answered at once: loading a scenario is given up, a run says that it stops.
 //
 // Files: cli.go is the root command and the exit codes; flags.go are values of flags; run.go is the
 // one place where a run is wired up; lock.go keeps a folder to one run; package summary makes what
-// is told about it, progress.go shows what is told on the way; the other commands have a file each.
+// is told about it, progress.go shows what is told on the way; client.go has what the commands that ask a
+// cluster share; the other commands have a file each.
 package cli
