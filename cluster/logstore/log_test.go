@@ -464,7 +464,7 @@ func TestFault23HangingDiskIsNoticed(t *testing.T) {
 		if len(hung) > 0 {
 			t.Fatal("called before the limit")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if got := <-hung; got != "storing entries 5s" {
 			t.Fatalf("called with %q", got)
