@@ -120,7 +120,8 @@ func (e *env) root() *cobra.Command {
 		Long: `Runs a discrete-event simulation in parallel regions of space. The result depends on the
 scenario and the seed alone, never on the number of regions or workers.
 
-Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`,
+Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 3 no node of the cluster can be reached,
+130 interrupted.`,
 		Args:              e.knownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors:     true,
@@ -134,6 +135,7 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`
 	root.SetFlagErrorFunc(e.flagError)
 	root.AddCommand(e.runCommand(), e.validateCommand(), e.modelsCommand(), e.schemaCommand(), e.versionCommand(), e.completionCommand())
 	root.AddCommand(e.clusterCommands()...)
+	root.AddCommand(e.certsCommand())
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
 	}
