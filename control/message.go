@@ -27,10 +27,12 @@ type (
 		// Shape asks for the lookahead as well.
 		Shape bool
 	}
-	// Grants allow regions to run. Serial counts the grants of a term.
+	// Grants allow regions to run, and end the wait after Full or CutDone. Serial counts the grants of a
+	// term, Cut is the last cut before them.
 	Grants struct {
 		Header
 		Serial uint64
+		Cut    uint64
 		Grants []lbts.Grant
 	}
 	// Cut asks for cut number Number at time At, which every region has reached.

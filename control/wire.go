@@ -21,7 +21,7 @@ func Append(dst []byte, m Message) []byte {
 		dst = numbers(dst, m.Frames)
 		return flag(dst, m.Shape)
 	case *Grants:
-		return appendGrants(number(dst, m.Serial), m.Grants)
+		return appendGrants(number(number(dst, m.Serial), m.Cut), m.Grants)
 	case *Cut:
 		return moment(number(dst, m.Number), m.At)
 	case *Floor:
@@ -246,7 +246,7 @@ func (r *reader) message(kind byte) Message {
 	case kindSettle:
 		return &Settle{h, r.numbers("frames"), r.flag("shape")}
 	case kindGrants:
-		return &Grants{h, r.number("serial"), r.grants()}
+		return &Grants{h, r.number("serial"), r.number("cut"), r.grants()}
 	case kindCut:
 		return &Cut{h, r.number("cut"), r.time("time of the cut")}
 	case kindFloor:
