@@ -101,10 +101,7 @@ func newRun(job *Job, now time.Duration) *run {
 // hear takes in what a member says.
 func (c *Coordinator) hear(h Heard) {
 	r := c.run
-	i := slices.Index(r.job.Members, h.From)
-	if len(r.members) > 8 {
-		i = r.find(h.From)
-	}
+	i := r.find(h.From)
 	head := header(h.Message)
 	if i < 0 || head.Epoch != r.job.Epoch {
 		c.counts.OtherEpoch++

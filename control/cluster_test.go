@@ -1,0 +1,513 @@
+package control
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simnode/simnode/sim"
+	"pgregory.net/rapid"
+)
+
+// This file plays whole clusters: nodes with agents, coordinators and toy executors, links that keep order
+// and delay at will, and a log whose leader changes.
+
+type toyNode struct {
+	name, boot string
+	role       Role
+	now        time.Duration
+	agent      *Agent
+	coord      *Coordinator
+	exec       *toyExecutor
+	inputs     []Input // of the executor, in order
+	applied    int
+	state      *State
+	leads      bool
+	stopped    bool // the process stands still
+	notes      []Note
+}
+
+type toyCluster struct {
+	cfg      Config
+	nodes    []*toyNode
+	links    map[[2]int][][]byte
+	log      []Command
+	unsure   []Command // proposed, may be applied yet
+	term     uint64
+	leader   int // -1: none
+	held     map[string][]sim.Time
+	wrong    string
+	steps    int
+	tally    map[string]int
+	failOver int
+	trace    func(string, ...any)
+}
+
+func (c *toyCluster) fail(format string, args ...any) {
+	if c.wrong == "" {
+		c.wrong = fmt.Sprintf(format, args...)
+	}
+}
+
+func newToyCluster(m *toyModel, names []string, roles []Role, cfg Config) *toyCluster {
+	c := &toyCluster{cfg: cfg, links: map[[2]int][][]byte{}, leader: -1, held: map[string][]sim.Time{}, tally: map[string]int{}}
+	for i, name := range names {
+		model := *m
+		n := &toyNode{name: name, role: roles[i], boot: "1"}
+		n.exec = &toyExecutor{model: &model, wrong: c.fail, input: func(in Input) { n.inputs = append(n.inputs, in) }}
+		n.agent, n.coord = NewAgent(name, n.boot, cfg, n.exec), NewCoordinator(name, cfg)
+		n.state = &State{}
+		c.nodes = append(c.nodes, n)
+	}
+	return c
+}
+
+// restart replaces the process of a node: it forgets all but the log.
+func (c *toyCluster) restart(i int) {
+	n := c.nodes[i]
+	n.boot += "'"
+	n.inputs, n.applied, n.state, n.leads, n.stopped = nil, 0, &State{}, false, false
+	model := *n.exec.model
+	n.exec = &toyExecutor{model: &model, wrong: c.fail, input: func(in Input) { n.inputs = append(n.inputs, in) }}
+	n.agent, n.coord = NewAgent(n.name, n.boot, c.cfg, n.exec), NewCoordinator(n.name, c.cfg)
+	delete(c.held, n.name)
+	for j := range c.nodes {
+		delete(c.links, [2]int{i, j})
+		delete(c.links, [2]int{j, i})
+	}
+}
+
+func (c *toyCluster) index(name string) int {
+	return slices.IndexFunc(c.nodes, func(n *toyNode) bool { return n.name == name })
+}
+
+// give hands an input to both machines of a node.
+func (c *toyCluster) give(i int, in Input) {
+	n := c.nodes[i]
+	switch x := in.(type) {
+	case Lead, Follow, Members:
+	case Heard:
+		if !ForCoordinator(x.Message) {
+			c.outputs(i, n.agent.Step(n.now, in))
+		}
+	default:
+		c.outputs(i, n.agent.Step(n.now, in))
+	}
+	switch in.(type) {
+	case Prepared, Progress, FinalPart, Recording:
+	default:
+		c.outputs(i, n.coord.Step(n.now, in))
+	}
+	c.check(i)
+}
+
+func (c *toyCluster) outputs(i int, out []Output) {
+	for _, o := range slices.Clone(out) {
+		switch o := o.(type) {
+		case Send:
+			j := c.index(o.To)
+			c.tally[strings.TrimPrefix(fmt.Sprintf("%T", o.Message), "*control.")]++
+			c.show("%s -> %s %s", c.nodes[i].name, o.To, showMessage(o.Message))
+			c.links[[2]int{i, j}] = append(c.links[[2]int{i, j}], Append(nil, o.Message))
+		case Propose:
+			c.show("%s proposes %s", c.nodes[i].name, showCommand(o.Command))
+			data, err := MarshalCommand(o.Command)
+			if err != nil {
+				c.fail("command: %v", err)
+			}
+			cmd, err := UnmarshalCommand(data)
+			if err != nil {
+				c.fail("command: %v", err)
+			}
+			if c.leader == i {
+				c.unsure = append(c.unsure, cmd)
+			}
+		case Note:
+			c.show("%s notes: %s", c.nodes[i].name, o.Text)
+			c.nodes[i].notes = append(c.nodes[i].notes, o)
+		}
+	}
+}
+
+func (c *toyCluster) show(format string, args ...any) {
+	if c.trace != nil {
+		c.trace(format, args...)
+	}
+}
+
+// check looks at what must never happen.
+func (c *toyCluster) check(i int) {
+	n := c.nodes[i]
+	s := n.agent.Status()
+	before := c.held[n.name]
+	if s.Stage == Idle {
+		delete(c.held, n.name)
+		return
+	}
+	for r, t := range before {
+		if s.Held[r] < t {
+			c.fail("bound of region %d at node %s went from %v to %v", r, n.name, t, s.Held[r])
+		}
+	}
+	c.held[n.name] = s.Held
+}
+
+func (c *toyCluster) commit(cmd Command) {
+	c.log = append(c.log, cmd)
+}
+
+// apply applies the next entry of the log at a node.
+func (c *toyCluster) apply(i int) {
+	n := c.nodes[i]
+	next, answer := n.state.Apply(c.log[n.applied])
+	if answer.Error != "" {
+		c.show("%s: %s", n.name, answer.Error)
+	}
+	n.state = next
+	n.applied++
+	c.give(i, Applied{next})
+}
+
+// lead makes a node leader; the old one does not know.
+func (c *toyCluster) lead(i int) {
+	n := c.nodes[i]
+	for n.applied < len(c.log) {
+		c.apply(i)
+	}
+	c.term++
+	c.leader, n.leads = i, true
+	c.give(i, Members{c.members()})
+	c.give(i, Lead{c.term})
+}
+
+func (c *toyCluster) members() (list []Node) {
+	for _, n := range c.nodes {
+		list = append(list, Node{Name: n.name, Boot: n.boot, Role: n.role, Workers: 1, Alive: !n.stopped})
+	}
+	slices.SortFunc(list, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// deliver hands over the next message from node i to j.
+func (c *toyCluster) deliver(i, j int) {
+	link := c.links[[2]int{i, j}]
+	c.links[[2]int{i, j}] = link[1:]
+	m, err := Parse(link[0])
+	if err != nil {
+		c.fail("message: %v", err)
+		return
+	}
+	c.give(j, Heard{c.nodes[i].name, c.nodes[i].boot, m})
+}
+
+func (c *toyCluster) job() *Job {
+	s := &State{}
+	for _, cmd := range c.log {
+		s, _ = s.Apply(cmd)
+	}
+	if len(s.Jobs) == 0 {
+		return nil
+	}
+	return s.Jobs[len(s.Jobs)-1]
+}
+
+// submit puts a job into the log.
+func (c *toyCluster) submit(spec Spec) {
+	data := []byte("a scenario")
+	hash := "8a44b0e7b0b2e5d0d0d2c5f0b0c6c6b1d6f9a8d7a8b3b2e0f6f7a6d7e8f9a0b1"
+	hash = hashOf(data)
+	c.commit(Command{Key: "upload", Upload: &Upload{Hash: hash, Size: len(data), Data: data}})
+	c.commit(Command{Key: "submit", Submit: &Submit{Name: "toy", Bundle: hash, Spec: spec}})
+}
+
+type toyAction struct {
+	name string
+	do   func()
+}
+
+// actions lists what may happen next; user adds what people do.
+func (c *toyCluster) actions(most int) (list []toyAction) {
+	for i, n := range c.nodes {
+		if n.stopped {
+			continue
+		}
+		if len(n.inputs) > 0 {
+			list = append(list, toyAction{"input", func() {
+				in := n.inputs[0]
+				n.inputs = n.inputs[1:]
+				c.give(i, in)
+			}})
+		}
+		if n.applied < len(c.log) {
+			list = append(list, toyAction{"apply", func() { c.apply(i) }})
+		}
+		for _, r := range n.exec.runnable() {
+			list = append(list, toyAction{"turn", func() { n.exec.beginTurn(r, most) }})
+		}
+		if n.exec.job != nil {
+			for _, r := range n.exec.own() {
+				if r.busy {
+					list = append(list, toyAction{"end of turn", func() { n.exec.endTurn(r) }})
+				}
+			}
+		}
+		for j := range c.nodes {
+			if len(c.links[[2]int{j, i}]) > 0 {
+				list = append(list, toyAction{"deliver", func() { c.deliver(j, i) }})
+			}
+		}
+		if n.leads && c.leader != i {
+			list = append(list, toyAction{"depose", func() {
+				n.leads = false
+				c.give(i, Follow{})
+			}})
+		}
+	}
+	for k := range c.unsure {
+		list = append(list, toyAction{"commit", func() {
+			c.commit(c.unsure[k])
+			c.unsure = slices.Delete(c.unsure, k, k+1)
+		}})
+	}
+	return list
+}
+
+func (c *toyCluster) tick(d time.Duration) {
+	for i, n := range c.nodes {
+		if !n.stopped {
+			n.now += d
+			c.give(i, Tick{})
+		}
+	}
+}
+
+// play runs until the job has ended everywhere or nothing happens any more.
+func (c *toyCluster) play(pick func(int) int, user func() []toyAction) string {
+	idle := 0
+	for c.wrong == "" {
+		if c.steps++; c.steps > 200_000 {
+			return "no end after 200,000 steps\n" + c.describe()
+		}
+		list := c.actions(1 + pick(8))
+		if len(list) == 0 {
+			if job := c.job(); job != nil && job.Phase.Ended() {
+				break
+			}
+			if idle++; idle > 300 {
+				return "nothing happens any more\n" + c.describe()
+			}
+		} else {
+			idle = 0
+		}
+		if user != nil {
+			list = append(list, user()...)
+		}
+		if len(list) == 0 || pick(40) == 0 {
+			c.tick(time.Duration(pick(200)) * time.Millisecond)
+			continue
+		}
+		a := list[pick(len(list))]
+		c.tally[a.name]++
+		a.do()
+	}
+	return c.wrong
+}
+
+func (c *toyCluster) describe() string {
+	var b strings.Builder
+	if j := c.job(); j != nil {
+		fmt.Fprintf(&b, "job %s %s epoch %d %s\n", j.ID, j.Phase, j.Epoch, j.Reason)
+	}
+	for i, n := range c.nodes {
+		fmt.Fprintf(&b, "%s: agent %+v\n", n.name, n.agent.Status())
+		if i == c.leader {
+			fmt.Fprintf(&b, "%s: coordinator %+v\n", n.name, n.coord.Status())
+			if n.coord.run != nil && n.coord.run.solver != nil {
+				b.WriteString(n.coord.run.solver.Describe())
+			}
+		}
+	}
+	return b.String()
+}
+
+// verdict compares the end of the job to one queue in order.
+func (c *toyCluster) verdict(m *toyModel) string {
+	job := c.job()
+	if !job.Phase.Ended() {
+		return fmt.Sprintf("the job is %s\n%s", job.Phase, c.describe())
+	}
+	rec := c.nodes[c.index(job.Members[job.Recorder])].exec
+	if rec.finished == nil {
+		return fmt.Sprintf("the job is %s: %s", job.Phase, job.Reason)
+	}
+	end := m.end
+	if rec.finished.how == EndInterrupted {
+		end = rec.finished.at
+	}
+	want := m.sequential(end)
+	if rec.finished.at != want.at || rec.finished.how != want.how || rec.finished.failure != want.failure {
+		return fmt.Sprintf("ended at %d, %d, %q; expected %d, %d, %q", rec.finished.at, rec.finished.how, rec.finished.failure, want.at, want.how, want.failure)
+	}
+	if !slices.Equal(rec.seen, want.seen) {
+		return fmt.Sprintf("observed %v\nexpected %v", rec.seen, want.seen)
+	}
+	if want.how == EndFailed {
+		if job.Phase != Failed || job.Reason != want.failure {
+			return fmt.Sprintf("the job is %s: %q", job.Phase, job.Reason)
+		}
+		return ""
+	}
+	if job.Phase != Done || string(job.Result) != want.result() {
+		return fmt.Sprintf("the job is %s with %q, expected %q", job.Phase, job.Result, want.result())
+	}
+	return ""
+}
+
+func drawToy(r *rand.Rand) *toyModel {
+	m := &toyModel{seed: r.Uint64(), entities: 2 + r.IntN(8), ahead: sim.Duration(1 + r.IntN(6)), end: sim.Time(20 + r.IntN(150)), cutEvery: sim.Forever, stopper: -1}
+	if r.IntN(3) > 0 {
+		m.cutEvery = sim.Duration(2 + r.IntN(40))
+	}
+	if r.IntN(3) == 0 {
+		m.stopEvery = sim.Duration(3 + r.IntN(30))
+		m.stopper, m.stopAfter = r.IntN(m.entities), 1+r.IntN(10)
+	}
+	if r.IntN(4) == 0 {
+		m.failAfter = 1 + r.IntN(8)
+		for range 1 + r.IntN(3) {
+			m.failers = append(m.failers, r.IntN(m.entities))
+		}
+	}
+	for k := range 1 + r.IntN(3*m.entities) {
+		m.first = append(m.first, toyEvent{sim.Time(r.IntN(30)), r.IntN(m.entities), r.IntN(m.entities), uint64(k), r.IntN(12)})
+	}
+	return m
+}
+
+func patient() Config {
+	return Config{LostAfter: time.Hour, GoneAfter: time.Hour, FloorEvery: time.Millisecond}
+}
+
+// drawCluster draws a cluster with a job.
+func drawCluster(r *rand.Rand) (*toyCluster, *toyModel) {
+	m := drawToy(r)
+	var names []string
+	var roles []Role
+	workers := 1 + r.IntN(4)
+	for i := range workers + r.IntN(3) {
+		names = append(names, string(rune('a'+i)))
+		roles = append(roles, Both)
+		if i >= workers {
+			roles[i] = Coordinates
+		}
+	}
+	c := newToyCluster(m, names, roles, patient())
+	c.submit(Spec{Regions: 1 + r.IntN(8), Nodes: workers})
+	return c, m
+}
+
+// schedule plays one random schedule with changes of the leader, pauses, slow disks and stops.
+func schedule(r *rand.Rand, pick func(int) int) (*toyCluster, string) {
+	c, m := drawCluster(r)
+	changes, pauses, stops := r.IntN(6), r.IntN(3), 0
+	if r.IntN(5) == 0 {
+		stops = 1
+	}
+	backlogs := r.IntN(3)
+	rarely := 10 + r.IntN(300)
+	keys := 0
+	propose := func(to Phase) func() {
+		return func() {
+			keys++
+			c.commit(Command{Key: fmt.Sprint("user", keys), Move: &Move{Job: "job-1", To: to}})
+		}
+	}
+	user := func() (list []toyAction) {
+		if c.leader < 0 {
+			return []toyAction{{"lead", func() { c.lead(r.IntN(len(c.nodes))) }}}
+		}
+		// What was held up goes on in any case.
+		if job := c.job(); job != nil && job.Phase == Paused && pick(20) == 0 {
+			return []toyAction{{"resume", propose(Running)}}
+		}
+		for _, n := range c.nodes {
+			if n.exec.backlog && pick(20) == 0 {
+				return []toyAction{{"no backlog", func() { n.exec.backlog, n.exec.changes = false, true; n.exec.input(Progress{n.exec.epoch}) }}}
+			}
+		}
+		if pick(rarely) > 0 {
+			return nil
+		}
+		if changes > 0 {
+			list = append(list, toyAction{"lead", func() { changes--; c.lead(pick(len(c.nodes))) }})
+		}
+		if pauses > 0 {
+			list = append(list, toyAction{"pause", func() { pauses--; propose(Paused)() }})
+		}
+		if stops > 0 {
+			list = append(list, toyAction{"stop", func() { stops--; propose(Stopping)() }})
+		}
+		if backlogs > 0 {
+			list = append(list, toyAction{"backlog", func() {
+				backlogs--
+				if n := c.nodes[pick(len(c.nodes))]; n.exec.job != nil {
+					n.exec.backlog, n.exec.changes = true, true
+					n.exec.input(Progress{n.exec.epoch})
+				}
+			}})
+		}
+		return list
+	}
+	if wrong := c.play(pick, user); wrong != "" {
+		return c, wrong
+	}
+	if job := c.job(); job.Epoch == 0 && job.Phase == Done {
+		return c, ""
+	}
+	return c, c.verdict(m)
+}
+
+func TestSchedules(t *testing.T) {
+	count := uint64(600)
+	if testing.Short() {
+		count = 150
+	}
+	tally := map[string]int{}
+	for seed := range count {
+		r := rand.New(rand.NewPCG(seed, 3))
+		c, wrong := schedule(r, r.IntN)
+		if wrong != "" {
+			t.Fatalf("schedule %d: %s", seed, wrong)
+		}
+		for k, n := range c.tally {
+			tally[k] += n
+		}
+	}
+	for _, k := range []string{"lead", "pause", "stop", "backlog", "Cut", "Parcel", "Batch", "Frozen", "Full", "Grants", "Report", "Floor", "Finish", "Final", "Observed", "depose"} {
+		if tally[k] < int(count)/30 {
+			t.Errorf("%s came %d times only in all schedules", k, tally[k])
+		}
+	}
+	t.Logf("%v", tally)
+}
+
+func TestSchedulesShrinking(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "world"), 3))
+		choices := rapid.SliceOfN(rapid.IntRange(0, 1<<20), 0, 200).Draw(t, "choices")
+		_, wrong := schedule(r, func(n int) int {
+			if len(choices) == 0 {
+				return r.IntN(n)
+			}
+			k := choices[0] % n
+			choices = choices[1:]
+			return k
+		})
+		if wrong != "" {
+			t.Fatal(wrong)
+		}
+	})
+}
