@@ -35,6 +35,7 @@ type toyCluster struct {
 	nodes    []*toyNode
 	links    map[[2]int][][]byte
 	log      []Command
+	latest   *State    // after all of log
 	unsure   []Command // proposed, may be applied yet
 	term     uint64
 	leader   int // -1: none
@@ -44,6 +45,12 @@ type toyCluster struct {
 	tally    map[string]int
 	failOver int
 	trace    func(string, ...any)
+	// mutate changes a message on its way, nil loses it.
+	mutate func(Message) Message
+	// jump says that clocks jump.
+	jump bool
+	// stuck links keep what is sent on them.
+	stuck map[[2]int]bool
 }
 
 func (c *toyCluster) fail(format string, args ...any) {
@@ -53,7 +60,7 @@ func (c *toyCluster) fail(format string, args ...any) {
 }
 
 func newToyCluster(m *toyModel, names []string, roles []Role, cfg Config) *toyCluster {
-	c := &toyCluster{cfg: cfg, links: map[[2]int][][]byte{}, leader: -1, held: map[string][]sim.Time{}, tally: map[string]int{}}
+	c := &toyCluster{cfg: cfg, links: map[[2]int][][]byte{}, leader: -1, latest: &State{}, held: map[string][]sim.Time{}, tally: map[string]int{}}
 	for i, name := range names {
 		model := *m
 		n := &toyNode{name: name, role: roles[i], boot: "1"}
@@ -157,6 +164,7 @@ func (c *toyCluster) check(i int) {
 
 func (c *toyCluster) commit(cmd Command) {
 	c.log = append(c.log, cmd)
+	c.latest, _ = c.latest.Apply(cmd)
 }
 
 // apply applies the next entry of the log at a node.
@@ -200,27 +208,29 @@ func (c *toyCluster) deliver(i, j int) {
 		c.fail("message: %v", err)
 		return
 	}
+	if c.mutate != nil {
+		if m = c.mutate(m); m == nil {
+			return
+		}
+	}
 	c.give(j, Heard{c.nodes[i].name, c.nodes[i].boot, m})
 }
 
+// job returns the last job.
 func (c *toyCluster) job() *Job {
-	s := &State{}
-	for _, cmd := range c.log {
-		s, _ = s.Apply(cmd)
-	}
-	if len(s.Jobs) == 0 {
+	if len(c.latest.Jobs) == 0 {
 		return nil
 	}
-	return s.Jobs[len(s.Jobs)-1]
+	return c.latest.Jobs[len(c.latest.Jobs)-1]
 }
 
 // submit puts a job into the log.
 func (c *toyCluster) submit(spec Spec) {
 	data := []byte("a scenario")
-	hash := "8a44b0e7b0b2e5d0d0d2c5f0b0c6c6b1d6f9a8d7a8b3b2e0f6f7a6d7e8f9a0b1"
-	hash = hashOf(data)
-	c.commit(Command{Key: "upload", Upload: &Upload{Hash: hash, Size: len(data), Data: data}})
-	c.commit(Command{Key: "submit", Submit: &Submit{Name: "toy", Bundle: hash, Spec: spec}})
+	hash := hashOf(data)
+	key := fmt.Sprint(len(c.log))
+	c.commit(Command{Key: "upload" + key, Upload: &Upload{Hash: hash, Size: len(data), Data: data}})
+	c.commit(Command{Key: "submit" + key, Submit: &Submit{Name: "toy", Bundle: hash, Spec: spec}})
 }
 
 type toyAction struct {
@@ -255,7 +265,7 @@ func (c *toyCluster) actions(most int) (list []toyAction) {
 			}
 		}
 		for j := range c.nodes {
-			if len(c.links[[2]int{j, i}]) > 0 {
+			if len(c.links[[2]int{j, i}]) > 0 && !c.stuck[[2]int{j, i}] {
 				list = append(list, toyAction{"deliver", func() { c.deliver(j, i) }})
 			}
 		}
@@ -279,6 +289,9 @@ func (c *toyCluster) tick(d time.Duration) {
 	for i, n := range c.nodes {
 		if !n.stopped {
 			n.now += d
+			if c.jump && n.applied%3 == 0 {
+				n.now += time.Duration(c.steps%7-3) * time.Hour
+			}
 			c.give(i, Tick{})
 		}
 	}
@@ -288,8 +301,8 @@ func (c *toyCluster) tick(d time.Duration) {
 func (c *toyCluster) play(pick func(int) int, user func() []toyAction) string {
 	idle := 0
 	for c.wrong == "" {
-		if c.steps++; c.steps > 200_000 {
-			return "no end after 200,000 steps\n" + c.describe()
+		if c.steps++; c.steps > 50_000 {
+			return "no end after 50,000 steps\n" + c.describe()
 		}
 		list := c.actions(1 + pick(8))
 		if len(list) == 0 {
@@ -405,13 +418,19 @@ func drawCluster(r *rand.Rand) (*toyCluster, *toyModel) {
 		}
 	}
 	c := newToyCluster(m, names, roles, patient())
-	c.submit(Spec{Regions: 1 + r.IntN(8), Nodes: workers})
+	for range 1 + r.IntN(4)/3 {
+		c.submit(Spec{Regions: 1 + r.IntN(8), Nodes: workers})
+	}
 	return c, m
 }
 
 // schedule plays one random schedule with changes of the leader, pauses, slow disks and stops.
 func schedule(r *rand.Rand, pick func(int) int) (*toyCluster, string) {
 	c, m := drawCluster(r)
+	return c, c.disturb(m, r, pick)
+}
+
+func (c *toyCluster) disturb(m *toyModel, r *rand.Rand, pick func(int) int) string {
 	changes, pauses, stops := r.IntN(6), r.IntN(3), 0
 	if r.IntN(5) == 0 {
 		stops = 1
@@ -430,7 +449,7 @@ func schedule(r *rand.Rand, pick func(int) int) (*toyCluster, string) {
 			return []toyAction{{"lead", func() { c.lead(r.IntN(len(c.nodes))) }}}
 		}
 		// What was held up goes on in any case.
-		if job := c.job(); job != nil && job.Phase == Paused && pick(20) == 0 {
+		if job := c.latest.Job("job-1"); job != nil && job.Phase == Paused && pick(20) == 0 {
 			return []toyAction{{"resume", propose(Running)}}
 		}
 		for _, n := range c.nodes {
@@ -462,12 +481,116 @@ func schedule(r *rand.Rand, pick func(int) int) (*toyCluster, string) {
 		return list
 	}
 	if wrong := c.play(pick, user); wrong != "" {
-		return c, wrong
+		return wrong
 	}
 	if job := c.job(); job.Epoch == 0 && job.Phase == Done {
-		return c, ""
+		return ""
 	}
-	return c, c.verdict(m)
+	return c.verdict(m)
+}
+
+// TestMutantsAreFound shows that the checks can fail: machines that forget part of the protocol, played by
+// changing their messages, are caught.
+func TestMutantsAreFound(t *testing.T) {
+	cases := []struct {
+		name   string
+		mutate func(m Message) Message
+	}{
+		{"does not wait for frames on the way at a takeover", func(m Message) Message {
+			if x, ok := m.(*Settle); ok {
+				clear(x.Frames)
+			}
+			return m
+		}},
+		{"forgets what is on the way", func(m Message) Message {
+			if x, ok := m.(*Report); ok {
+				for i := range x.Regions {
+					x.Regions[i].Sent = nil
+				}
+			}
+			return m
+		}},
+		{"grants without what they need", func(m Message) Message {
+			if x, ok := m.(*Grants); ok {
+				for i := range x.Grants {
+					x.Grants[i].Needs = nil
+				}
+			}
+			return m
+		}},
+		{"takes a cut for complete at a takeover", func(m Message) Message {
+			if x, ok := m.(*Frozen); ok {
+				x.CutDone = true
+			}
+			return m
+		}},
+		{"forgets cuts at a takeover", func(m Message) Message {
+			if x, ok := m.(*Frozen); ok {
+				x.CutNumber, x.CutAt, x.CutDone = 0, 0, true
+			}
+			return m
+		}},
+		{"forgets the end at a takeover", func(m Message) Message {
+			if x, ok := m.(*Frozen); ok {
+				x.Finishing = nil
+			}
+			return m
+		}},
+		{"forgets bounds that were given at a takeover", func(m Message) Message {
+			if x, ok := m.(*Full); ok {
+				for i := range x.Regions {
+					x.Regions[i].Held = 0
+				}
+			}
+			return m
+		}},
+		{"passes the floor before observations are in", func(m Message) Message {
+			if x, ok := m.(*Floor); ok {
+				clear(x.Frames)
+			}
+			return m
+		}},
+		{"forgets failures", func(m Message) Message {
+			if x, ok := m.(*Report); ok {
+				x.Failure = nil
+			}
+			return m
+		}},
+		{"forgets that an entity asked for the end", func(m Message) Message {
+			if x, ok := m.(*Report); ok {
+				x.StopAsked = false
+			}
+			return m
+		}},
+		{"loses a batch", func(m Message) Message {
+			if x, ok := m.(*Batch); ok && x.Number == 2 {
+				return nil
+			}
+			return m
+		}},
+		{"reports a time too late", func(m Message) Message {
+			if x, ok := m.(*Report); ok {
+				for i := range x.Regions {
+					x.Regions[i].Next = x.Regions[i].Next.Add(1)
+				}
+			}
+			return m
+		}},
+	}
+	for _, x := range cases {
+		t.Run(x.name, func(t *testing.T) {
+			for seed := range uint64(3000) {
+				r := rand.New(rand.NewPCG(seed, 3))
+				c, m := drawCluster(r)
+				c.mutate = x.mutate
+				if wrong := c.disturb(m, r, r.IntN); wrong != "" {
+					t.Logf("schedule %d: %.200s", seed, wrong)
+					return
+				}
+			}
+			t.Error("3000 schedules, none failed")
+		})
+	}
 }
 
 func TestSchedules(t *testing.T) {
