@@ -17,7 +17,7 @@ type Config struct {
 	Window int
 	// MaxMessage is the largest message in bytes, sent or received; default and most 64 MiB.
 	MaxMessage int
-	// Fragment is how many bytes of a message go into one frame; default 256 KiB, at least 64 bytes and
+	// Fragment is how many bytes of a message go into one frame; default 2 MiB, at least 64 bytes and
 	// at most what fits into MaxFrame.
 	Fragment int
 	// Resend is how long after its transmission a frame is sent again if it was not acknowledged; it
@@ -48,7 +48,7 @@ const (
 func (c Config) withDefaults() (Config, error) {
 	c.Window = cmp.Or(c.Window, 16<<20)
 	c.MaxMessage = cmp.Or(c.MaxMessage, maxMessage)
-	c.Fragment = cmp.Or(c.Fragment, 256<<10)
+	c.Fragment = cmp.Or(c.Fragment, 2<<20)
 	c.HelloEvery = cmp.Or(c.HelloEvery, time.Second)
 	c.AckBytes = cmp.Or(c.AckBytes, 256<<10)
 	c.AckDelay = cmp.Or(c.AckDelay, 20*time.Millisecond)

@@ -26,8 +26,8 @@ type Options struct {
 	// Hung is called once, from a goroutine of its own, when a write takes longer than WriteLimit. The
 	// write goes on; only the end of the process ends it for sure.
 	Hung func(what string, limit time.Duration)
-	// Trouble is called with the error when a write fails and with nil when one succeeds again. It
-	// must not call the Log.
+	// Trouble is called with the error when a write fails and with nil when entries can be stored
+	// again. It must not call the Log.
 	Trouble func(error)
 	// Log for what Open cuts off; nil for none.
 	Log *slog.Logger
@@ -355,7 +355,7 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	return l.write("storing entries", func() error { return l.store(entries) })
+	return l.write(storing, func() error { return l.store(entries) })
 }
 
 func (l *Log) store(entries []*raft.Log) error {
@@ -599,6 +599,9 @@ func (l *Log) GetUint64(key []byte) (uint64, error) {
 	return 0, errNotFound
 }
 
+// storing is the write that needs room.
+const storing = "storing entries"
+
 // write does a write under the watch of the limit and keeps account of failures.
 func (l *Log) write(what string, do func() error) error {
 	if l.o.WriteLimit > 0 && l.o.Hung != nil {
@@ -611,10 +614,11 @@ func (l *Log) write(what string, do func() error) error {
 	if err != nil {
 		err = fmt.Errorf("raft log %s: %s: %w", l.disk.Path(""), what, err)
 	}
-	if l.o.Trouble != nil && (err != nil || l.troubled) {
+	relieved := err == nil && l.troubled && what == storing
+	if l.o.Trouble != nil && (err != nil || relieved) {
 		l.o.Trouble(err)
 	}
-	l.troubled = err != nil
+	l.troubled = err != nil || l.troubled && !relieved
 	return err
 }
 

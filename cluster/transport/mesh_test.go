@@ -86,24 +86,28 @@ func TestMessagesArriveInOrder(t *testing.T) {
 // Connections that are reset at random times lose nothing and bring nothing twice.
 func TestFault16Reset(t *testing.T) {
 	n := newNetwork()
-	a, b := start(t, n, "a", "1"), start(t, n, "b", "1")
+	// The small window keeps senders from being done before anything breaks.
+	small := func(_ *Options, m *MeshOptions) { m.Link.Window, m.Link.AckBytes = 100_000, 10_000 }
+	a, b := start(t, n, "a", "1", small), start(t, n, "b", "1", small)
 	pa, pb := newProxy(t, a.Addr().String()), newProxy(t, b.Addr().String())
 	n.set("a", pa.Addr().String())
 	n.set("b", pb.Addr().String())
-	ctx, cancel := context.WithCancel(t.Context())
-	var wait, senders sync.WaitGroup
-	wait.Go(func() {
-		for i := 0; ctx.Err() == nil; i++ {
-			time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
-			[]*proxy{pa, pb}[i%2].reset()
-		}
-	})
 	const count = 1500
-	senders.Go(func() { sendAll(t, a, "b", count) })
-	senders.Go(func() { sendAll(t, b, "a", count) })
+	send := func(x *node, to string) {
+		for i := range count {
+			if err := x.mesh.SendWait(t.Context(), to, message(i, sizes(i))); err != nil {
+				t.Error(err)
+				return
+			}
+			if i%40 == 39 {
+				[]*proxy{pa, pb}[rand.IntN(2)].reset()
+			}
+		}
+	}
+	var senders sync.WaitGroup
+	senders.Go(func() { send(a, "b") })
+	senders.Go(func() { send(b, "a") })
 	senders.Wait()
-	cancel()
-	wait.Wait()
 	a.wants(t, "b", count, sizes)
 	b.wants(t, "a", count, sizes)
 	st := a.mesh.Stats()[0]
@@ -114,6 +118,48 @@ func TestFault16Reset(t *testing.T) {
 		t.Errorf("replaced: %v %v", a.replaced, b.replaced)
 	}
 	t.Logf("%d connections, %d frames resent, %d duplicates", st.Connects, st.Link.Resent, st.Link.Duplicates)
+}
+
+// What an old connection still brings is handed out before what a new one does.
+func TestOrderAcrossConnections(t *testing.T) {
+	n := newNetwork()
+	blocked, release := make(chan struct{}), make(chan struct{})
+	var b *node
+	first := true
+	a := start(t, n, "a", "1")
+	b = start(t, n, "b", "1", func(_ *Options, m *MeshOptions) {
+		m.Received = func(from, boot string, message []byte) {
+			if first {
+				first = false
+				close(blocked)
+				<-release
+			}
+			b.received(from, boot, message)
+		}
+	})
+	p := newProxy(t, b.Addr().String())
+	n.set("b", p.Addr().String())
+	if err := a.mesh.Send("b", message(0, sizes(0))); err != nil {
+		t.Fatal(err)
+	}
+	<-blocked
+	p.reset()
+	for i := 1; i < 10; i++ {
+		if err := a.mesh.Send("b", message(i, sizes(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for a.mesh.Stats()[0].Connects < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // for what must not happen
+	b.mu.Lock()
+	if got := len(b.got["a"]); got > 0 {
+		t.Errorf("%d messages before the first", got)
+	}
+	b.mu.Unlock()
+	close(release)
+	b.wants(t, "a", 10, sizes)
 }
 
 // A connection that swallows what is sent, without an error, is found and made again.
@@ -133,6 +179,20 @@ func TestFault16HalfOpen(t *testing.T) {
 	a.happened(t, LinkDown, func(e Event) bool { return e.Peer == "b" })
 	p.setDeaf(false)
 	b.wants(t, "a", 20, sizes)
+}
+
+// A line so slow that a frame takes longer than the silence that ends a connection.
+func TestFault15SlowLine(t *testing.T) {
+	n := newNetwork()
+	a, b := start(t, n, "a", "1"), start(t, n, "b", "1")
+	p := newProxy(t, b.Addr().String())
+	p.slow = 10 * time.Millisecond
+	n.set("b", p.Addr().String())
+	large := func(int) int { return 3 << 20 }
+	if err := a.mesh.Send("b", message(0, large(0))); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t, "a", 1, large)
 }
 
 func TestFault1RestartIsTold(t *testing.T) {

@@ -221,6 +221,8 @@ type proxy struct {
 	open []net.Conn
 	// deaf connections made from now on, and those open, swallow what the dialling side sends.
 	deaf bool
+	// slow is how long each 16 KiB take.
+	slow time.Duration
 }
 
 func newProxy(t testing.TB, to string) *proxy {
@@ -259,15 +261,18 @@ func (p *proxy) serve() {
 
 // pass copies until an error and then closes both.
 func (p *proxy) pass(to, from net.Conn, dialled bool) {
-	b := make([]byte, 64<<10)
+	b := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(b)
 		if err != nil {
 			break
 		}
 		p.mu.Lock()
-		swallow := p.deaf && dialled
+		swallow, slow := p.deaf && dialled, p.slow
 		p.mu.Unlock()
+		if slow > 0 {
+			time.Sleep(slow)
+		}
 		if swallow {
 			continue
 		}

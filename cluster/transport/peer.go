@@ -321,7 +321,7 @@ func (p *peer) listen(conn net.Conn) {
 		return
 	}
 	if old != nil {
-		old.fail(errReplaced)
+
 	}
 	if p.ctx.Err() != nil {
 		c.fail(context.Cause(p.ctx))
@@ -341,7 +341,7 @@ func (p *peer) listen(conn net.Conn) {
 
 // read takes in frames until the connection is broken.
 func (p *peer) read(c *connection) {
-	r := bufio.NewReaderSize(c, 64<<10)
+	r := bufio.NewReaderSize(&lively{p: p, c: c}, 64<<10)
 	for {
 		frame, err := readFrame(r, 0)
 		if err == nil {
@@ -358,6 +358,30 @@ func (p *peer) read(c *connection) {
 			return
 		}
 	}
+}
+
+// lively reads a connection that the node dialled, and gives signs of life in return while anything comes,
+// so that a large frame on a slow line is not taken for silence.
+type lively struct {
+	p        *peer
+	c        *connection
+	answered time.Duration
+}
+
+func (l *lively) Read(b []byte) (int, error) {
+	n, err := l.c.Read(b)
+	if n == 0 {
+		return n, err
+	}
+	now := l.p.m.now()
+	l.c.heard.Store(int64(now))
+	if now-l.answered >= l.p.m.o.Keepalive/2 {
+		l.answered = now
+		if e := reply(l.c, link.Pulse()); e != nil {
+			return n, e
+		}
+	}
+	return n, err
 }
 
 // refuse tells the other side and the counts why it is refused.
@@ -381,9 +405,8 @@ func reply(c *connection, f link.Frame) error {
 // take hands a frame to the session and what it brought to the callbacks.
 func (p *peer) take(c *connection, frame []byte) error {
 	now := p.m.now()
-	c.heard.Store(int64(now))
 	if pulse, _, _ := link.Signal(frame); pulse {
-		return reply(c, link.Pulse())
+		return nil // reading it was answered
 	}
 	c.busy.Store(true)
 	defer func() {

@@ -156,6 +156,11 @@ func TestCertificatesNameNodes(t *testing.T) {
 	if err := dial(mine); err == nil || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("server of another authority: %v", err)
 	}
+	forged := ca.config(t, "", "a")
+	forged.Certificates = other.config(t, "", "a").Certificates
+	if err := dial(forged); err == nil {
+		t.Error("client certificate of another authority is taken")
+	}
 	if err := dial(nil); err == nil {
 		t.Error("without TLS")
 	}

@@ -1,0 +1,241 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// replica is this node's part in the log: one raft instance.
+type replica struct {
+	*raft.Raft
+	trans    raftTransport
+	streams  *raftStreams
+	store    opened
+	instance uint64
+	done     chan struct{}
+
+	// What scan found in the log, up to index scanned; used by one goroutine at a time (Cluster.life).
+	scanned   uint64
+	formation uint64
+	founded   bool
+}
+
+// raftConfig follows what is known to work; see the package comment for departures.
+func raftConfig(c *Config) *raft.Config {
+	rc := raft.DefaultConfig()
+	t := c.Timing
+	rc.LocalID = raft.ServerID(c.Name)
+	rc.HeartbeatTimeout, rc.ElectionTimeout = t.Heartbeat, t.Heartbeat
+	rc.LeaderLeaseTimeout, rc.CommitTimeout = t.Lease, t.Commit
+	rc.SnapshotThreshold, rc.SnapshotInterval = 4096, 30*time.Second
+	// Few trailing entries let a returning leader be sent snapshots in a loop.
+	rc.TrailingLogs = 10240
+	rc.NoLegacyTelemetry = true
+	rc.ShutdownOnRemove = false
+	rc.Logger = raftLogger(c.Log)
+	return rc
+}
+
+// newReplica takes part in the log from now on. If bootstrap, this node alone makes a new one.
+func (c *Cluster) newReplica(bootstrap bool) (*replica, error) {
+	store, err := c.stores.open()
+	if err != nil {
+		return nil, err
+	}
+	streams, err := newRaftStreams(c.net, c.c.Name, c.resolve)
+	if err != nil {
+		return nil, errors.Join(err, store.close())
+	}
+	rep := &replica{streams: streams, store: store, done: make(chan struct{})}
+	rc := raftConfig(&c.c)
+	rep.trans = raftTransport{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: streams, MaxPool: 3, Timeout: c.c.Timing.Request, Logger: rc.Logger,
+	})}
+	fail := func(err error) (*replica, error) {
+		return nil, errors.Join(err, streams.Close(), rep.trans.Close(), store.close())
+	}
+	if bootstrap {
+		servers := []raft.Server{{ID: rc.LocalID, Address: raft.ServerAddress(c.c.Name)}}
+		if err := raft.BootstrapCluster(rc, store.logs, store.stable, store.snaps, rep.trans, raft.Configuration{Servers: servers}); err != nil {
+			return fail(fmt.Errorf("founding the cluster: %w", err))
+		}
+	}
+	if rep.Raft, err = raft.NewRaft(rc, c.machine, store.logs, store.stable, store.snaps, rep.trans); err != nil {
+		return fail(fmt.Errorf("raft: %w", err))
+	}
+	return rep, nil
+}
+
+// shutdownLimit is how long the end of a replica may take; longer means that its disk hangs.
+const shutdownLimit = 5 * time.Second
+
+// stop ends the replica.
+func (rep *replica) stop() error {
+	ended := make(chan error, 1)
+	future := rep.Shutdown()
+	close(rep.done)
+	errs := []error{rep.streams.Close()}
+	go func() { ended <- errors.Join(future.Error(), rep.trans.Close(), rep.store.close()) }()
+	select {
+	case err := <-ended:
+		return errors.Join(append(errs, err)...)
+	case <-time.After(shutdownLimit):
+		return errors.Join(append(errs, fmt.Errorf("the log did not close within %v: its disk hangs", shutdownLimit))...)
+	}
+}
+
+// empty reports whether nothing was ever in the log.
+func (rep *replica) empty() bool { return rep.LastIndex() == 0 }
+
+// scan looks for the founding in the log itself: what is not known to be committed is not applied yet.
+func (rep *replica) scan() error {
+	first, err := rep.store.logs.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := rep.store.logs.LastIndex()
+	if err != nil {
+		return err
+	}
+	for i := max(first, rep.scanned+1); i <= last && first > 0; i++ {
+		var l raft.Log
+		if err := rep.store.logs.GetLog(i, &l); err != nil {
+			return err
+		}
+		if l.Type != raft.LogCommand || len(l.Data) == 0 {
+			continue
+		}
+		switch {
+		case l.Data[0] == entryFormation && len(l.Data) == 9 && rep.formation == 0:
+			rep.formation = binary.LittleEndian.Uint64(l.Data[1:])
+		case l.Data[0] == entryFounded:
+			rep.founded = true
+		}
+	}
+	rep.scanned = max(rep.scanned, last)
+	return nil
+}
+
+// founding returns what this node knows of the cluster it belongs to: 0 if nothing. life is held.
+func (c *Cluster) founding() (formation uint64, founded bool) {
+	formation, founded, _ = c.machine.facts()
+	rep := c.replica()
+	if rep == nil || formation != 0 && founded {
+		return formation, founded
+	}
+	if err := rep.scan(); err != nil {
+		c.c.Log.Debug("the log cannot be read", "error", err)
+	}
+	if formation == 0 {
+		formation = rep.formation
+	}
+	return formation, founded || rep.founded
+}
+
+// join takes part in the log, which is empty. life is held.
+func (c *Cluster) join(bootstrap bool) error {
+	if c.ctx.Err() != nil {
+		return errStopped
+	}
+	rep, err := c.newReplica(bootstrap)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.instance++
+	rep.instance = c.instance
+	c.rep = rep
+	c.mu.Unlock()
+	c.wait.Go(func() { c.following(rep) })
+	return nil
+}
+
+// quit takes part no longer. life is held.
+func (c *Cluster) quit() error {
+	c.mu.Lock()
+	rep := c.rep
+	c.rep = nil
+	c.mu.Unlock()
+	if rep == nil {
+		return nil
+	}
+	return rep.stop()
+}
+
+// forget takes part no longer and deletes all that is known. life is held.
+func (c *Cluster) forget(why string) error {
+	c.c.Log.Warn("this node deletes its log and begins anew", "reason", why)
+	if err := c.quit(); err != nil {
+		return err
+	}
+	if err := c.stores.wipe(); err != nil {
+		return fmt.Errorf("deleting the log: %w", err)
+	}
+	return c.machine.reset()
+}
+
+// following watches whether this node leads, as long as the replica lives.
+func (c *Cluster) following(rep *replica) {
+	defer c.setTerm(rep, 0)
+	for {
+		select {
+		case <-rep.done:
+			return
+		case leads := <-rep.LeaderCh():
+			c.setTerm(rep, 0)
+			if leads {
+				c.takeOver(rep)
+			}
+		}
+	}
+}
+
+// takeOver waits until all that earlier leaders committed is applied.
+func (c *Cluster) takeOver(rep *replica) {
+	for rep.State() == raft.Leader {
+		term := rep.CurrentTerm()
+		if err := rep.Barrier(0).Error(); err != nil {
+			select {
+			case <-rep.done:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+			continue
+		}
+		if rep.State() == raft.Leader && rep.CurrentTerm() == term {
+			c.setTerm(rep, term)
+			return
+		}
+	}
+}
+
+// setTerm notes in which term this node leads through a replica, 0 for none, and tells.
+func (c *Cluster) setTerm(rep *replica, term uint64) {
+	c.mu.Lock()
+	if term == 0 && c.leading != rep {
+		c.mu.Unlock()
+		return
+	}
+	old := c.term
+	c.term, c.leading = term, rep
+	if term != 0 {
+		c.elections++
+	}
+	c.mu.Unlock()
+	if old != 0 && c.c.Events.Follow != nil {
+		c.events.push(c.c.Events.Follow)
+	}
+	if term != 0 {
+		c.c.Log.Info("this node leads", "term", term)
+		if c.c.Events.Lead != nil {
+			c.events.push(func() { c.c.Events.Lead(term) })
+		}
+	}
+	if old != term {
+		c.stir()
+	}
+}

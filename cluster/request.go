@@ -1,0 +1,353 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// A request is a byte that says what it is, the length of what follows (4 bytes, little-endian) and that. An
+// answer has the same form; its byte is a status.
+const (
+	askApply  byte = 1 // milliseconds to wait (4 bytes), command
+	askEnter  byte = 2 // an invitation
+	askStatus byte = 3 // nothing
+
+	statusOK     byte = 0
+	statusRetry  byte = 1 // not now, or not here; the text says why
+	statusRefuse byte = 2 // never; the text says why
+)
+
+// maxRequest bounds requests and answers.
+const maxRequest = MaxCommand + 1024
+
+// idleLimit is how long a connection for requests stays open unused.
+const idleLimit = time.Minute
+
+// errRefused is an answer that no retry will change.
+var errRefused = errors.New("refused")
+
+func writeMessage(w io.Writer, kind byte, body []byte) error {
+	if len(body) > maxRequest {
+		return fmt.Errorf("%w: a message of %d bytes, at most %d are sent", errRefused, len(body), maxRequest)
+	}
+	b := make([]byte, 0, 5+len(body))
+	b = append(b, kind)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
+	_, err := w.Write(append(b, body...))
+	return err
+}
+
+// readMessage reads a message; memory grows with what has arrived, not with what is claimed.
+func readMessage(r io.Reader) (kind byte, body []byte, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.LittleEndian.Uint32(head[1:])
+	if n > maxRequest {
+		return 0, nil, fmt.Errorf("a message claims %d bytes, at most %d are taken", n, maxRequest)
+	}
+	var buf bytes.Buffer
+	if _, err := io.CopyN(&buf, r, int64(n)); err != nil {
+		return 0, nil, fmt.Errorf("a message of %d bytes ends after %d: %w", n, buf.Len(), err)
+	}
+	return head[0], buf.Bytes(), nil
+}
+
+// invitation asks a node to take part in the log.
+type invitation struct {
+	formation, term uint64
+	// boot and instance of the node that is meant: one that took part anew since then is not.
+	boot     string
+	instance uint64
+	// reset says that the node is not in the log's configuration, so that what it has is of no use.
+	reset bool
+}
+
+func (i *invitation) encode() []byte {
+	var b []byte
+	for _, v := range []uint64{i.formation, i.term, i.instance} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	reset := byte(0)
+	if i.reset {
+		reset = 1
+	}
+	return append(append(b, reset), i.boot...)
+}
+
+func parseInvitation(b []byte) (i invitation, err error) {
+	if len(b) < 26 || len(b) > 25+maxBoot || b[24] > 1 {
+		return i, fmt.Errorf("an invitation of %d bytes is malformed", len(b))
+	}
+	return invitation{
+		formation: binary.LittleEndian.Uint64(b), term: binary.LittleEndian.Uint64(b[8:]),
+		instance: binary.LittleEndian.Uint64(b[16:]), reset: b[24] == 1, boot: string(b[25:]),
+	}, nil
+}
+
+// status is what a node says of its part in the log.
+type status struct {
+	// last index of its log.
+	last uint64
+	// member says, if the node leads, whether who asks is in the configuration.
+	leads, member bool
+}
+
+func (s *status) encode() []byte {
+	b := binary.LittleEndian.AppendUint64(nil, s.last)
+	flags := byte(0)
+	if s.leads {
+		flags |= 1
+	}
+	if s.member {
+		flags |= 2
+	}
+	return append(b, flags)
+}
+
+func parseStatus(b []byte) (status, error) {
+	if len(b) != 9 || b[8] > 3 {
+		return status{}, fmt.Errorf("a status of %d bytes is malformed", len(b))
+	}
+	return status{last: binary.LittleEndian.Uint64(b), leads: b[8]&1 != 0, member: b[8]&2 != 0}, nil
+}
+
+// callers keeps one idle connection to each node that requests were sent to.
+type callers struct {
+	mu   sync.Mutex
+	idle map[string]net.Conn
+	done bool
+}
+
+func (p *callers) take(addr string) net.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	conn := p.idle[addr]
+	delete(p.idle, addr)
+	return conn
+}
+
+func (p *callers) put(addr string, conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done || p.idle[addr] != nil || len(p.idle) >= 16 {
+		_ = conn.Close()
+		return
+	}
+	if p.idle == nil {
+		p.idle = map[string]net.Conn{}
+	}
+	p.idle[addr] = conn
+}
+
+func (p *callers) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done = true
+	for _, conn := range p.idle {
+		_ = conn.Close()
+	}
+	p.idle = nil
+}
+
+// ask sends a request to a node and waits for the answer.
+func (c *Cluster) ask(ctx context.Context, name string, kind byte, body []byte) ([]byte, error) {
+	addr, ok := c.resolve(name)
+	if !ok {
+		return nil, fmt.Errorf("node %q is not known", name)
+	}
+	key := name + "@" + addr
+	if conn := c.callers.take(key); conn != nil {
+		answer, err := c.exchange(ctx, key, conn, kind, body)
+		// An idle connection may have been closed meanwhile: what was sent on it may be sent again, since
+		// all requests may be repeated.
+		if err == nil || errors.Is(err, errRefused) || errors.Is(err, errAnswered) || ctx.Err() != nil {
+			return answer, err
+		}
+	}
+	timeout := c.c.Timing.Request
+	if d, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(d))
+	}
+	if timeout <= 0 {
+		return nil, context.DeadlineExceeded
+	}
+	conn, err := c.net.Dial(kindRequest, name, addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return c.exchange(ctx, key, conn, kind, body)
+}
+
+// errAnswered marks an error that the other node answered.
+var errAnswered = errors.New("answered")
+
+func (c *Cluster) exchange(ctx context.Context, key string, conn net.Conn, kind byte, body []byte) ([]byte, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	if err := writeMessage(conn, kind, body); err != nil {
+		stop()
+		return nil, errors.Join(err, conn.Close())
+	}
+	got, answer, err := readMessage(conn)
+	if err != nil {
+		stop()
+		_ = conn.Close()
+		return nil, fmt.Errorf("no answer: %w", errors.Join(ctx.Err(), err))
+	}
+	if stop() {
+		c.callers.put(key, conn)
+	} else {
+		_ = conn.Close()
+	}
+	switch got {
+	case statusOK:
+		return answer, nil
+	case statusRefuse:
+		return nil, fmt.Errorf("%w: %s", errRefused, answer)
+	}
+	return nil, fmt.Errorf("%w: %s", errAnswered, answer)
+}
+
+func (c *Cluster) askStatus(ctx context.Context, name string) (status, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.c.Timing.Request)
+	defer cancel()
+	b, err := c.ask(ctx, name, askStatus, []byte(c.c.Name))
+	if err != nil {
+		return status{}, err
+	}
+	return parseStatus(b)
+}
+
+func (c *Cluster) askEnter(ctx context.Context, name string, i invitation) error {
+	ctx, cancel := context.WithTimeout(ctx, c.c.Timing.Request+shutdownLimit)
+	defer cancel()
+	_, err := c.ask(ctx, name, askEnter, i.encode())
+	return err
+}
+
+// serving answers requests until the node stops.
+func (c *Cluster) serving(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		c.wait.Go(func() { c.serve(conn) })
+	}
+}
+
+// serve answers the requests of one connection, one after another.
+func (c *Cluster) serve(conn net.Conn) {
+	defer conn.Close()
+	stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+	defer stop()
+	for {
+		if err := conn.SetDeadline(time.Now().Add(idleLimit)); err != nil {
+			return
+		}
+		kind, body, err := readMessage(conn)
+		if err != nil {
+			return
+		}
+		status, answer := c.answer(kind, body)
+		if err := conn.SetDeadline(time.Now().Add(idleLimit)); err != nil {
+			return
+		}
+		if err := writeMessage(conn, status, answer); err != nil {
+			return
+		}
+	}
+}
+
+func (c *Cluster) answer(kind byte, body []byte) (byte, []byte) {
+	answer, err := c.handle(kind, body)
+	switch {
+	case err == nil:
+		return statusOK, answer
+	case errors.Is(err, errRefused):
+		return statusRefuse, []byte(err.Error())
+	}
+	return statusRetry, []byte(err.Error())
+}
+
+func (c *Cluster) handle(kind byte, body []byte) ([]byte, error) {
+	switch kind {
+	case askApply:
+		if len(body) < 4 {
+			return nil, fmt.Errorf("%w: a request to apply of %d bytes", errRefused, len(body))
+		}
+		wait := time.Duration(binary.LittleEndian.Uint32(body)) * time.Millisecond
+		ctx, cancel := context.WithTimeout(c.ctx, min(wait, idleLimit/2))
+		defer cancel()
+		return c.applyHere(ctx, body[4:])
+	case askEnter:
+		i, err := parseInvitation(body)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errRefused, err)
+		}
+		return nil, c.enter(i)
+	case askStatus:
+		return c.status(string(body))
+	}
+	return nil, fmt.Errorf("%w: no request of kind %d is known", errRefused, kind)
+}
+
+func (c *Cluster) status(asking string) ([]byte, error) {
+	rep := c.replica()
+	if rep == nil {
+		return nil, errors.New("this node takes no part in the log")
+	}
+	s := status{last: rep.LastIndex(), leads: c.leads() != 0}
+	servers, _, err := configuration(rep)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range servers {
+		if v.name == asking {
+			s.member = true
+		}
+	}
+	return s.encode(), nil
+}
+
+// enter follows an invitation to take part in the log.
+func (c *Cluster) enter(i invitation) error {
+	c.life.Lock()
+	defer c.life.Unlock()
+	defer c.stir()
+	rep := c.replica()
+	switch {
+	case c.isLeaving() || c.ctx.Err() != nil:
+		return errors.New("this node leaves")
+	case i.boot != c.c.Boot:
+		return errors.New("another process of this node's name is meant")
+	case rep == nil:
+		return c.join(false)
+	case rep.empty() || !i.reset:
+		return nil
+	case i.instance != rep.instance:
+		return errors.New("this node took part anew since then")
+	}
+	formation, founded := c.founding()
+	if founded && formation != i.formation {
+		return errors.New("this node belongs to another cluster of the same name; stop it, delete its data folder, and start it again to take it in")
+	}
+	if term := rep.CurrentTerm(); i.term < term && founded {
+		// Who invites may lead no longer, and not know that this node was added meanwhile. If it does
+		// lead, adding the node as it is lets it learn of the term.
+		c.c.Log.Info("this node keeps its log: it has seen a later term", "term", term, "inviting", i.term)
+		return nil
+	}
+	if err := c.forget("it was removed from the cluster and takes part anew"); err != nil {
+		return err
+	}
+	return c.join(false)
+}
