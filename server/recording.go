@@ -1,0 +1,347 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/simnode/simnode/control"
+	"github.com/simnode/simnode/node"
+	"github.com/simnode/simnode/record"
+	"github.com/simnode/simnode/scenario"
+	"github.com/simnode/simnode/sim"
+	"github.com/simnode/simnode/summary"
+)
+
+// Bounds of what waits for the recording, in bytes: above the first the run slows down, below the second
+// it goes on.
+const (
+	fullQueue  = 32 << 20
+	emptyQueue = 4 << 20
+)
+
+type workKind byte
+
+const (
+	frameWork workKind = iota + 1
+	floorWork
+	finalWork
+	finishWork
+)
+
+// work is something for the recording to do.
+type work struct {
+	kind   workKind
+	from   int
+	n      uint64
+	data   []byte
+	last   bool
+	at     sim.Time
+	frames []uint64
+	how    control.Ending
+}
+
+// recording is what the recording member does besides: it brings the observations of all members into
+// order, writes them, and makes the results. A goroutine of its own does the work, so that a slow disk
+// holds up nothing but the run.
+type recording struct {
+	outside
+	share    *share
+	recorder *record.Recorder
+	merger   *node.Merger
+	assembly *node.Assembly
+
+	mu      sync.Mutex
+	more    *sync.Cond
+	queue   []work
+	bytes   int
+	crowded bool
+	over    bool
+	failure error
+
+	// Of the goroutine alone.
+	frames []uint64
+	ended  []bool
+	given  []bool
+	end    *work
+
+	clock struct {
+		sync.Mutex
+		start, end time.Time
+	}
+}
+
+// newRecording opens the files of a job.
+func newRecording(o outside, s *share) (*recording, error) {
+	dir, err := o.store.create(s.job.ID)
+	if err != nil {
+		return nil, err
+	}
+	members, program := len(s.job.Members), s.scenario.Program
+	r := &recording{outside: o, share: s, frames: make([]uint64, members), ended: make([]bool, members), given: make([]bool, members)}
+	r.more = sync.NewCond(&r.mu)
+	if r.recorder, err = record.New(program, recordOptions(s.scenario.Record, s.level, dir)); err != nil {
+		return nil, err
+	}
+	r.merger, r.assembly = node.NewMerger(program, members, r.recorder), node.NewAssembly(program, members)
+	return r, nil
+}
+
+func recordOptions(r scenario.Record, level record.Level, dir string) record.Options {
+	return record.Options{Level: level, Dir: dir, CSV: slices.Contains(r.Formats, "csv"), Parquet: slices.Contains(r.Formats, "parquet")}
+}
+
+// began notes that the run goes on from now, if it has not.
+func (r *recording) began() {
+	r.clock.Lock()
+	defer r.clock.Unlock()
+	if r.clock.start.IsZero() {
+		r.clock.start = time.Now()
+	}
+}
+
+// wall is how long the events took so far.
+func (r *recording) wall() time.Duration {
+	r.clock.Lock()
+	defer r.clock.Unlock()
+	end := r.clock.end
+	if end.IsZero() {
+		end = time.Now()
+	}
+	if r.clock.start.IsZero() {
+		return 0
+	}
+	return end.Sub(r.clock.start)
+}
+
+// put adds work. It does not wait.
+func (r *recording) put(w work) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return
+	}
+	r.queue = append(r.queue, w)
+	r.bytes += len(w.data)
+	r.crowded = r.crowded || r.bytes > fullQueue
+	r.more.Signal()
+}
+
+// full reports whether more waits than should.
+func (r *recording) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.crowded
+}
+
+// finish says that the run has ended at a time.
+func (r *recording) finish(at sim.Time, how control.Ending) {
+	r.clock.Lock()
+	r.clock.end = time.Now()
+	r.clock.Unlock()
+	r.put(work{kind: finishWork, at: at, how: how})
+}
+
+// run is the goroutine.
+func (r *recording) run() {
+	stop := context.AfterFunc(r.share.ctx, func() { r.close(nil) })
+	defer stop()
+	var data []byte
+	err := guard("the recording", func() (err error) {
+		data, err = r.whole()
+		return err
+	})
+	if err == nil {
+		r.input(control.Recording{Epoch: r.share.job.Epoch, Result: data})
+		return
+	}
+	if discard := r.recorder.Finish(0); discard != nil {
+		err = errors.Join(err, discard)
+	}
+	if errors.Is(err, errDropped) {
+		r.forget()
+		return
+	}
+	r.close(err)
+	r.wake()
+	r.input(control.Recording{Epoch: r.share.job.Epoch, Err: err.Error()})
+}
+
+// close ends the recording early.
+func (r *recording) close(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over, r.failure, r.queue = true, err, nil
+	r.more.Signal()
+}
+
+// failed returns why the recording cannot go on, or nil.
+func (r *recording) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
+}
+
+// forget removes the files of a job that was dropped before its end.
+func (r *recording) forget() {
+	if err := r.store.remove(r.share.job.ID); err != nil {
+		r.log.Warn("the files of a dropped job are left", "job", r.share.job.ID, "error", err)
+	}
+}
+
+// whole does what is put until the result is complete.
+func (r *recording) whole() ([]byte, error) {
+	for {
+		list, err := r.take()
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if err := r.do(&list[i]); err != nil {
+				return nil, err
+			}
+		}
+		if r.end != nil && !slices.Contains(r.ended, false) {
+			return r.conclude()
+		}
+	}
+}
+
+// take waits for work. What is taken counts as waiting until the next call.
+func (r *recording) take() ([]work, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.queue) == 0 && !r.over {
+		r.more.Wait()
+	}
+	if r.over {
+		return nil, errDropped
+	}
+	list := r.queue
+	r.queue = nil
+	return list, nil
+}
+
+// done takes finished work off the count, and lets a run go on that waited.
+func (r *recording) done(n int) {
+	r.mu.Lock()
+	r.bytes -= n
+	free := r.crowded && r.bytes < emptyQueue
+	if free {
+		r.crowded = false
+	}
+	r.mu.Unlock()
+	if free {
+		r.wake()
+	}
+}
+
+func (r *recording) do(w *work) error {
+	defer r.done(len(w.data))
+	switch w.kind {
+	case frameWork:
+		r.frames[w.from] = w.n
+		return r.merger.Take(w.from, w.n, w.data)
+	case floorWork:
+		return r.merger.Floor(w.at, w.frames)
+	case finishWork:
+		r.end = w
+		return nil
+	}
+	r.ended[w.from] = r.ended[w.from] || w.last
+	if len(w.data) == 0 && !r.given[w.from] {
+		return nil // A run that failed has no result.
+	}
+	r.given[w.from] = true
+	_, err := r.assembly.Take(w.from, w.data, w.last)
+	return err
+}
+
+// conclude makes the results of a run whose members have all handed theirs over. Their observations came
+// before, since links keep order.
+func (r *recording) conclude() ([]byte, error) {
+	program := r.share.scenario.Program
+	at := min(r.end.at, program.End)
+	if err := r.merger.Floor(at, r.frames); err != nil {
+		return nil, err
+	}
+	if err := r.recorder.Finish(at); err != nil {
+		return nil, err
+	}
+	var s *summary.Summary
+	if r.end.how != control.EndFailed {
+		var err error
+		if s, err = r.summarise(at); err != nil {
+			return nil, err
+		}
+	}
+	return r.keep(s)
+}
+
+func (r *recording) summarise(at sim.Time) (*summary.Summary, error) {
+	out, err := r.assembly.Outcome(at, r.end.how)
+	if err != nil {
+		return nil, err
+	}
+	job := r.share.job
+	out.Elapsed = r.wall()
+	dir, err := r.store.job(job.ID)
+	if err != nil {
+		return nil, err
+	}
+	return summary.Run{
+		Scenario: r.share.scenario, Name: job.Name, Path: filesOf(dir), Level: r.share.level, Regions: len(job.Owner),
+		Workers: r.workersOf(job), Recorder: r.recorder, Outcome: out, Wall: out.Elapsed,
+	}.Write()
+}
+
+// workersOf counts the workers of all members.
+func (r *recording) workersOf(job *control.Job) int {
+	n := 0
+	for m, name := range job.Members {
+		each, own := job.Spec.Workers, 0
+		if each == 0 {
+			each = r.workersAt(name)
+		}
+		for _, owner := range job.Owner {
+			if owner == m {
+				own++
+			}
+		}
+		n += min(each, own)
+	}
+	return n
+}
+
+// keep keeps the result in the folder and returns what the log is to hold of it.
+func (r *recording) keep(s *summary.Summary) ([]byte, error) {
+	id := r.share.job.ID
+	files, err := r.store.files(id, s)
+	if err != nil {
+		return nil, fmt.Errorf("listing the files of %s: %w", id, err)
+	}
+	res := &result{
+		Recorder: r.self, Files: files, Reached: min(r.end.at, r.share.scenario.Program.End), End: planned(r.share.scenario.Program), Wall: r.wall(),
+	}
+	if s != nil {
+		res.Events = s.Events
+		text, err := s.JSON()
+		if err != nil {
+			return nil, err
+		}
+		res.Summary = string(text)
+	}
+	if err := r.store.finish(id, res); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(res)
+	if err == nil && len(data) > largestInLog {
+		res.Summary = ""
+		data, err = json.Marshal(res)
+	}
+	return data, err
+}
