@@ -419,6 +419,59 @@ func TestCloseEndsWaiters(t *testing.T) {
 	}
 }
 
+// A node that makes itself heard is dialled at once, however long the pause was to be.
+func TestNodeThatComesBackIsDialledAtOnce(t *testing.T) {
+	n := newNetwork()
+	a := start(t, n, "a", "1", func(_ *Options, m *MeshOptions) { m.BackoffMin, m.BackoffMax = time.Hour, time.Hour })
+	if err := a.mesh.Send("b", message(0, sizes(0))); err != nil {
+		t.Fatal(err)
+	}
+	a.happened(t, Unreachable, func(e Event) bool { return e.Peer == "b" })
+	b := start(t, n, "b", "1")
+	if err := b.mesh.Send("a", message(0, sizes(0))); err != nil {
+		t.Fatal(err)
+	}
+	b.wants(t, "a", 1, sizes)
+	a.wants(t, "b", 1, sizes)
+}
+
+func TestNothingIsReceivedAfterClose(t *testing.T) {
+	n := newNetwork()
+	a := start(t, n, "a", "1")
+	entered, release := make(chan struct{}), make(chan struct{})
+	var inside atomic.Bool
+	b := start(t, n, "b", "1", func(_ *Options, m *MeshOptions) {
+		m.Received = func(string, string, []byte) {
+			inside.Store(true)
+			entered <- struct{}{}
+			<-release
+			inside.Store(false)
+		}
+	})
+	for i := range 10 {
+		if err := a.mesh.Send("b", message(i, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-entered
+	closed := make(chan struct{})
+	go func() {
+		b.mesh.Close()
+		if inside.Load() {
+			t.Error("closed while something is received")
+		}
+		close(closed)
+	}()
+	time.Sleep(20 * time.Millisecond) // for what must not happen
+	go func() {
+		for range entered { // what came with the same frame may be received still
+		}
+	}()
+	close(release)
+	<-closed
+	close(entered)
+}
+
 func BenchmarkRoundTrip(b *testing.B) {
 	ca := newAuthority(b)
 	for _, kind := range []string{"plain", "TLS"} {

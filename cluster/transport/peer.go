@@ -321,7 +321,7 @@ func (p *peer) listen(conn net.Conn) {
 		return
 	}
 	if old != nil {
-
+		old.fail(errReplaced)
 	}
 	if p.ctx.Err() != nil {
 		c.fail(context.Cause(p.ctx))
