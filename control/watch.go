@@ -107,6 +107,9 @@ func (c *Coordinator) awaited() string {
 	var who []string
 	switch r.step {
 	case going:
+		if r.braked {
+			return r.braking()
+		}
 		who = r.holders()
 	case finishing:
 		who = []string{r.job.Members[r.job.Recorder]}
@@ -122,6 +125,20 @@ func (c *Coordinator) awaited() string {
 		return string(r.step)
 	}
 	return string(r.step) + ": " + strings.Join(who, ", ")
+}
+
+// braking tells what holds bounds back on purpose.
+func (r *run) braking() string {
+	if r.job.Phase == Paused {
+		return "the job to be resumed"
+	}
+	var who []string
+	for i := range r.members {
+		if r.members[i].asides.Backlog && len(who) < maxListed {
+			who = append(who, r.members[i].name)
+		}
+	}
+	return "what is queued up to be written or sent: " + strings.Join(who, ", ")
 }
 
 // holders tells which regions hold the floor back.
