@@ -48,10 +48,8 @@ well, from any node. JOB may be left out for the last one that has ended.
 
 // fetch writes the files of a job into a folder, the summary last, and makes the summary name them there.
 func fetch(ctx context.Context, c *api.Client, job string, s *summary.Summary, files []api.File, dir string) (err error) {
-	for _, f := range files {
-		if !plainName(f.Name) {
-			return fmt.Errorf("%s: the cluster names a file %q, which is no plain name of a file; nothing was written", job, f.Name)
-		}
+	if err := checkNames(job, files); err != nil {
+		return err
 	}
 	held, err := lockFolder(dir)
 	if err != nil {
@@ -59,6 +57,24 @@ func fetch(ctx context.Context, c *api.Client, job string, s *summary.Summary, f
 	}
 	defer func() { err = joined(err, held.Close()) }()
 	if err := removeRun(dir); err != nil {
+		return err
+	}
+	return fetchInto(ctx, c, job, s, files, dir)
+}
+
+// checkNames refuses names that are no plain names of files.
+func checkNames(job string, files []api.File) error {
+	for _, f := range files {
+		if !plainName(f.Name) {
+			return fmt.Errorf("%s: the cluster names a file %q, which is no plain name of a file; nothing was written", job, f.Name)
+		}
+	}
+	return nil
+}
+
+// fetchInto is fetch into a folder that is ours already.
+func fetchInto(ctx context.Context, c *api.Client, job string, s *summary.Summary, files []api.File, dir string) error {
+	if err := checkNames(job, files); err != nil {
 		return err
 	}
 	s.Outputs = []string{}

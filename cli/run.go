@@ -25,6 +25,7 @@ import (
 type runFlags struct {
 	file             string
 	regions, workers count
+	nodes            count
 	seed, end        string
 	set              []string
 	dir              string
@@ -35,14 +36,16 @@ type runFlags struct {
 }
 
 func (e *env) runCommand() *cobra.Command {
-	f := &runFlags{regions: count{most: node.MaxRegions}, workers: count{most: node.MaxRegions},
+	f := &runFlags{regions: count{most: node.MaxRegions}, workers: count{most: node.MaxRegions}, nodes: count{most: mostChildren},
 		format: newWord("FORMAT", "text", "json"), record: &word{allowed: record.Levels(), name: "LEVEL"}}
 	cmd := &cobra.Command{
 		Use:   "run FILE [flags]",
 		Short: "Run a scenario",
 		Long: `Runs the scenario in FILE: shows progress, prints a summary and leaves the results in a folder.
 
-Neither --regions nor --workers changes a result. Ctrl-C ends the run cleanly with what was recorded so
+With --nodes so many processes on this machine form a cluster for the run and end with it.
+
+Neither --nodes nor --regions nor --workers changes a result. Ctrl-C ends the run cleanly with what was recorded so
 far; a second Ctrl-C ends it at once.
 
 Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`,
@@ -55,12 +58,16 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`
 					return usagef("--%s is given without a value: give one or leave the flag out", name)
 				}
 			}
+			if f.nodes.n > 0 {
+				return e.runNodes(cmd.Context(), f)
+			}
 			return e.run(cmd.Context(), f)
 		}),
 	}
 	flags := cmd.Flags()
 	flags.Var(&f.regions, "regions", "into how many regions space is cut (default: two a worker, or 1 with one worker or if the model's lookahead is 0)")
 	flags.Var(&f.workers, "workers", "how many regions are worked on at once (default: the number of processors, at most one a region)")
+	flags.Var(&f.nodes, "nodes", "run in so many processes, which share the workers")
 	flags.StringVar(&f.seed, "seed", "", "seed `S` of all random numbers, instead of the scenario's")
 	flags.StringVar(&f.end, "end", "", "end `T` of the run, such as \"6 h\", instead of the scenario's")
 	flags.StringArrayVar(&f.set, "set", nil, "override a value of the scenario: `path=value`, such as params.radars=10; may be repeated, later ones win")
@@ -142,7 +149,23 @@ func (e *env) validate(ctx context.Context, f *runFlags) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{env: e, flags: f, scenario: s, program: s.Program, dir: f.dir, progress: newProgress(e.stderr, f.quiet)}
+	j, err := e.newJob(f, s)
+	if err != nil {
+		return nil, err
+	}
+	j.options.Regions, j.options.Workers = regionsAndWorkers(f, s.Program.Limits.Lookahead)
+	if err := s.CheckRun(j.options.Regions, j.options.Workers); err != nil {
+		return nil, usageError{err}
+	}
+	if err := node.Check(s.Program, j.options); err != nil {
+		return nil, usageError{err}
+	}
+	return j, nil
+}
+
+// newJob is a run of a scenario, with its folder and level of recording.
+func (e *env) newJob(f *runFlags, s *scenario.Scenario) (j *job, err error) {
+	j = &job{env: e, flags: f, scenario: s, program: s.Program, dir: f.dir, progress: newProgress(e.stderr, f.quiet)}
 	if f.record.text != "" {
 		s.Record.Level = f.record.text
 	}
@@ -151,13 +174,6 @@ func (e *env) validate(ctx context.Context, f *runFlags) (*job, error) {
 	}
 	if j.dir == "" {
 		j.dir = filepath.Join("out", scenarioName(f.file))
-	}
-	j.options.Regions, j.options.Workers = regionsAndWorkers(f, s.Program.Limits.Lookahead)
-	if err := s.CheckRun(j.options.Regions, j.options.Workers); err != nil {
-		return nil, usageError{err}
-	}
-	if err := node.Check(s.Program, j.options); err != nil {
-		return nil, usageError{err}
 	}
 	return j, nil
 }

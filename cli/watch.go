@@ -40,7 +40,7 @@ JOB may be left out if only one has not ended, or if all have: then it is the la
 
 // watch follows a job to its end and prints its summary. An interrupt ends the watch alone.
 func (e *env) watch(ctx context.Context, c *api.Client, job, format string, p *progress, quiet bool) error {
-	last, err := follow(ctx, c, job, p, quiet)
+	last, err := follow(ctx, c, job, p, quiet, false)
 	if err != nil {
 		if ctx.Err() != nil {
 			p.say(fmt.Sprintf("%s goes on: simnode watch %s follows it, simnode stop %s ends it", job, job, job))
@@ -64,15 +64,16 @@ func (e *env) watch(ctx context.Context, c *api.Client, job, format string, p *p
 	return nil
 }
 
-// follow shows the progress of a job until it has ended, and returns its last.
-func follow(ctx context.Context, c *api.Client, job string, p *progress, quiet bool) (api.Progress, error) {
+// follow shows the progress of a job until it has ended, and returns its last. alone says that nobody else
+// knows of the job, so that its phases are no news.
+func follow(ctx context.Context, c *api.Client, job string, p *progress, quiet, alone bool) (api.Progress, error) {
 	var last api.Progress
 	err := c.Watch(ctx, job, func(now api.Progress) error {
 		changed := now.Phase != last.Phase || now.Reason != last.Reason
 		last = now
 		switch {
 		case quiet:
-		case changed && !now.Phase.Ended() && now.Phase != control.Running:
+		case !alone && changed && !now.Phase.Ended() && now.Phase != control.Running:
 			p.say(phaseText(job, now))
 		case now.Phase == control.Running && now.End > 0 && now.Wall > 0:
 			p.showAfter(node.Progress{Now: now.Now, End: now.End, Events: now.Events}, now.Wall)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,7 +100,8 @@ func (b backend) upload(ctx context.Context, hash string, data []byte) error {
 	return nil
 }
 
-// order appends a command to the log and waits for the answer.
+// order appends a command to the log and waits for the answer, and until this node has applied it too: who
+// is answered finds what was asked for.
 func (b backend) order(ctx context.Context, cmd control.Command) (control.Answered, error) {
 	cmd.Key, cmd.At = rand.Text(), time.Now().UnixMilli()
 	answer, err := b.apply(ctx, cmd)
@@ -109,7 +111,24 @@ func (b backend) order(ctx context.Context, cmd control.Command) (control.Answer
 	if answer.Error != "" {
 		return answer, api.Errorf(api.Conflict, "%s", answer.Error)
 	}
-	return answer, nil
+	return answer, b.applied(ctx, cmd.Key)
+}
+
+// applied waits until this node has applied the command with a key.
+func (b backend) applied(ctx context.Context, key string) error {
+	for {
+		state, news := b.machine.watch()
+		if slices.ContainsFunc(state.Keys, func(a control.Answered) bool { return a.Key == key }) {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return api.Errorf(api.Unavailable, "it is done, but this node has not learned of it yet; ask again in a moment")
+		case <-b.ctx.Done():
+			return api.Errorf(api.Unavailable, "this node ends; ask another one")
+		}
+	}
 }
 
 // apply appends a command that has its key.
@@ -131,13 +150,40 @@ func (b backend) Cluster() api.ClusterStatus {
 }
 
 // Jobs implements api.Backend.
-func (b backend) Jobs() []*control.Job { return b.machine.state.Load().Jobs }
+func (b backend) Jobs() []*control.Job {
+	var list []*control.Job
+	for _, job := range b.machine.state.Load().Jobs {
+		list = append(list, shown(job))
+	}
+	return list
+}
+
+// job returns a job as people see it, or nil.
+func (b backend) job(id string) *control.Job {
+	job := b.machine.state.Load().Job(id)
+	if job == nil {
+		return nil
+	}
+	return shown(job)
+}
+
+// shown is a job as people see it: one whose model could not make its results has failed, though it ran to
+// its end.
+func shown(job *control.Job) *control.Job {
+	r, err := decodeResult(job)
+	if err != nil || r == nil || r.Failure == "" {
+		return job
+	}
+	failed := *job
+	failed.Phase, failed.Reason = control.Failed, r.Failure
+	return &failed
+}
 
 // Progress implements api.Backend.
 func (b backend) Progress(id string) (api.Progress, bool) {
 	ctx, cancel := context.WithTimeout(b.ctx, time.Second)
 	defer cancel()
-	job := b.machine.state.Load().Job(id)
+	job := b.job(id)
 	if job == nil {
 		return api.Progress{}, false
 	}
@@ -205,8 +251,8 @@ func (b backend) watch(ctx context.Context, id string, out chan<- api.Progress) 
 	defer tick.Stop()
 	var last api.Progress
 	for first := true; ; first = false {
-		state, news := b.machine.watch()
-		job := state.Job(id)
+		_, news := b.machine.watch()
+		job := b.job(id)
 		if job == nil {
 			return
 		}
@@ -338,7 +384,7 @@ func (b backend) otherLogs(ctx context.Context, q api.LogQuery, a *answer, out c
 
 // Results implements api.Backend.
 func (b backend) Results(ctx context.Context, id string) (api.Results, error) {
-	job := b.machine.state.Load().Job(id)
+	job := b.job(id)
 	if job == nil {
 		return api.Results{}, api.Errorf(api.NotFound, "there is no job %q", id)
 	}

@@ -53,6 +53,8 @@ type executor struct {
 	shown atomic.Pointer[share]
 	// backlog is what Collect said last.
 	backlog bool
+	// resigned is why this node can work no longer; nil while it can.
+	resigned atomic.Pointer[string]
 }
 
 var _ control.Executor = (*executor)(nil)
@@ -224,6 +226,9 @@ func (e *executor) Collect() control.Collected {
 			c.Fault = fmt.Errorf("the results cannot be written: %w", err)
 		}
 	}
+	if why := e.resigned.Load(); why != nil && c.Fault == nil {
+		c.Fault = errors.New(*why)
+	}
 	if c.Backlog != e.backlog {
 		e.backlog, c.Changed = c.Backlog, true
 	}
@@ -351,6 +356,12 @@ func (e *executor) recorded(f func(*recording)) error {
 	}
 	f(s.recording)
 	return nil
+}
+
+// resign lets this node's part in the job fail. It may be called from any goroutine.
+func (e *executor) resign(why string) {
+	e.resigned.Store(&why)
+	e.wake()
 }
 
 // stop drops the job and waits for everything that was begun, or until ctx is done.

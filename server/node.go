@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -301,19 +302,47 @@ func (n *Node) API() string { return n.apiAt.String() }
 // StepDown hands the coordination over, if this node has it.
 func (n *Node) StepDown(ctx context.Context) error { return n.cluster.StepDown(ctx) }
 
-// Shutdown ends the node: the door closes, the coordination is handed over and the others are told, the run
-// is dropped, the loop ends, then links, log and gossip. What is not done when ctx is done is given up.
+// Shutdown ends the node in an orderly way: the door closes, a job that it works for ends with an error that
+// says so, the coordination is handed over; then all is ended as Close does. A node that only works leaves the
+// cluster; one that may coordinate keeps its place for when it comes back. What is not done when ctx is done
+// is given up.
 func (n *Node) Shutdown(ctx context.Context) error {
-	n.log.Info("node ends", "node", n.config.Name)
+	n.log.Info("the node ends", "node", n.config.Name)
 	err := n.api.Shutdown(ctx)
-	if left := n.cluster.Leave(ctx); left != nil {
-		n.log.Warn("the others were not told in an orderly way", "error", left)
+	n.resign(ctx)
+	if n.config.Role == control.Works {
+		err = errors.Join(err, n.cluster.Leave(ctx))
+	} else if handed := n.cluster.StepDown(ctx); handed != nil {
+		n.log.Warn("the coordination was not handed over", "error", handed)
 	}
 	return errors.Join(err, n.end(ctx))
 }
 
-// Kill ends the node without telling anybody, as the loss of its process would. It is for tests.
-func (n *Node) Kill() error {
+// resignFor is how long a node waits for the others to learn that it ends.
+const resignFor = time.Second
+
+// resign lets the job that this node works for fail with an error that says why, instead of after a silence.
+func (n *Node) resign(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, resignFor)
+	defer cancel()
+	for {
+		state, news := n.machine.watch()
+		job := state.Current()
+		if job == nil || job.Epoch == 0 || !slices.Contains(job.Members, n.config.Name) {
+			return
+		}
+		n.exec.resign(fmt.Sprintf("node %s was told to end", n.config.Name))
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close ends the node at once, as the loss of its process would, but for handlers that are running: those are
+// waited for.
+func (n *Node) Close() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = n.api.Shutdown(ctx)

@@ -272,21 +272,22 @@ func (r *recording) conclude() ([]byte, error) {
 	if err := r.recorder.Finish(at); err != nil {
 		return nil, err
 	}
-	var s *summary.Summary
-	if r.end.how != control.EndFailed {
-		var err error
-		if s, err = r.summarise(at); err != nil {
-			return nil, err
-		}
+	if r.end.how == control.EndFailed {
+		return r.keep(nil, nil)
 	}
-	return r.keep(s)
-}
-
-func (r *recording) summarise(at sim.Time) (*summary.Summary, error) {
 	out, err := r.assembly.Outcome(at, r.end.how)
 	if err != nil {
 		return nil, err
 	}
+	var s *summary.Summary
+	failure := guard("the making of results", func() (err error) {
+		s, err = r.summarise(out)
+		return err
+	})
+	return r.keep(s, failure)
+}
+
+func (r *recording) summarise(out *node.Outcome) (*summary.Summary, error) {
 	job := r.share.job
 	out.Elapsed = r.wall()
 	dir, err := r.store.job(job.ID)
@@ -317,15 +318,22 @@ func (r *recording) workersOf(job *control.Job) int {
 	return n
 }
 
-// keep keeps the result in the folder and returns what the log is to hold of it.
-func (r *recording) keep(s *summary.Summary) ([]byte, error) {
+// keep keeps the result in the folder and returns what the log is to hold of it. There is no summary where
+// the model failed, be it in its results.
+func (r *recording) keep(s *summary.Summary, failure error) ([]byte, error) {
 	id := r.share.job.ID
+	if failure != nil {
+		s = nil
+	}
 	files, err := r.store.files(id, s)
 	if err != nil {
 		return nil, fmt.Errorf("listing the files of %s: %w", id, err)
 	}
 	res := &result{
 		Recorder: r.self, Files: files, Reached: min(r.end.at, r.share.scenario.Program.End), End: planned(r.share.scenario.Program), Wall: r.wall(),
+	}
+	if failure != nil {
+		res.Failure = failure.Error()
 	}
 	if s != nil {
 		res.Events = s.Events

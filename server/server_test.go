@@ -46,7 +46,7 @@ func testNode(t testing.TB, name string, change func(*Config)) *Node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := n.Kill(); err != nil {
+		if err := n.Close(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	})

@@ -30,6 +30,8 @@ type result struct {
 	// run that failed.
 	Summary string     `json:"summary,omitempty"`
 	Files   []api.File `json:"files"`
+	// Failure is why the model's results could not be made; the run itself went well.
+	Failure string `json:"failure,omitempty"`
 	// Reached is the simulated time that was reached, End that of the scenario.
 	Reached sim.Time `json:"reached"`
 	End     sim.Time `json:"end"`
