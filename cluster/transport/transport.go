@@ -137,7 +137,7 @@ func (t *Transport) Close() error {
 		return nil
 	}
 	t.closed = true
-	pending, layers, mesh := t.pending, t.layers, t.mesh
+	pending, layers, mesh := slices.Clone(t.pending), t.layers, t.mesh
 	t.layers = map[byte]*layer{}
 	t.mu.Unlock()
 
