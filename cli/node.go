@@ -94,9 +94,13 @@ func (e *env) node(ctx context.Context, flags *pflag.FlagSet, f *nodeFlags) erro
 	case <-ended:
 	case <-ctx.Done():
 	}
-	// A handler that does not return must not keep the process.
-	time.AfterFunc(goodbye, func() { os.Exit(Failed) })
-	return errors.Join(n.Close(), removeData(config.Dir))
+	// There is nobody left to part from, and a handler that does not return must not keep the process.
+	if err := removeData(config.Dir); err != nil {
+		fmt.Fprintf(e.stderr, "%s: %v\n", e.program, err)
+		os.Exit(Failed)
+	}
+	os.Exit(Done)
+	return nil
 }
 
 // removeData removes a data folder, and the one that held the folders of all nodes if it was the last.
