@@ -31,20 +31,19 @@ type toyNode struct {
 }
 
 type toyCluster struct {
-	cfg      Config
-	nodes    []*toyNode
-	links    map[[2]int][][]byte
-	log      []Command
-	latest   *State    // after all of log
-	unsure   []Command // proposed, may be applied yet
-	term     uint64
-	leader   int // -1: none
-	held     map[string][]sim.Time
-	wrong    string
-	steps    int
-	tally    map[string]int
-	failOver int
-	trace    func(string, ...any)
+	cfg    Config
+	nodes  []*toyNode
+	links  map[[2]int][][]byte
+	log    []Command
+	latest *State    // after all of log
+	unsure []Command // proposed, may be applied yet
+	term   uint64
+	leader int // -1: none
+	held   map[string][]sim.Time
+	wrong  string
+	steps  int
+	tally  map[string]int
+	trace  func(string, ...any)
 	// mutate changes a message on its way, nil loses it.
 	mutate func(Message) Message
 	// jump says that clocks jump.
@@ -590,6 +589,21 @@ func TestMutantsAreFound(t *testing.T) {
 			}
 			t.Error("3000 schedules, none failed")
 		})
+	}
+}
+
+// TestFoundSchedules replays schedules that once failed.
+func TestFoundSchedules(t *testing.T) {
+	for _, x := range []struct {
+		seed uint64
+		why  string
+	}{
+		{17115, "the coordinator's word of a cut came after parcels of the cut after it"},
+	} {
+		r := rand.New(rand.NewPCG(x.seed, 3))
+		if _, wrong := schedule(r, r.IntN); wrong != "" {
+			t.Errorf("schedule %d (%s): %s", x.seed, x.why, wrong)
+		}
 	}
 }
 

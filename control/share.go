@@ -332,7 +332,8 @@ func (a *Agent) hearCut(number uint64, at sim.Time) {
 	s := a.share
 	switch {
 	case s.finishing != nil:
-	case number == s.cut.number && at == s.cut.at && s.cut.pending:
+	case number < s.cut.number:
+		// Parcels of other members were faster than the coordinator: this cut is long complete here.
 	case number == s.cut.number && at == s.cut.at:
 		if s.cut.done {
 			a.answerCut()

@@ -212,9 +212,7 @@ type toyExecutor struct {
 	seen     []string
 	got      []uint64
 	floor    sim.Time
-	frameOf  [][]toyEvent // observations by arrival
 	floors   []toyFloor
-	parts    []toyOutcome
 	lasts    int
 	sum      toyOutcome
 	dropped  string
