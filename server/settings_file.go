@@ -30,9 +30,9 @@ func parseFile(file string, data []byte) (values map[string]given, err error) {
 	if len(tokens) > maxTokens {
 		return nil, fmt.Errorf("%s: %d YAML tokens: a file of settings has at most %d", file, len(tokens), maxTokens)
 	}
-	doc, err := parser.Parse(tokens, 0)
+	doc, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		return nil, fmt.Errorf("%s: this is no YAML: %w", file, err)
+		return nil, fmt.Errorf("%s: this is no YAML: %s", file, strings.SplitN(err.Error(), "\n", 2)[0])
 	}
 	values = map[string]given{}
 	for _, d := range doc.Docs {
