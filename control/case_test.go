@@ -477,6 +477,83 @@ func TestFault29ZombieAfterItsReplacement(t *testing.T) {
 	}
 }
 
+// A member that is silent is lost once gossip too takes it for gone, or after a long time in any case; one
+// that answers pings never is.
+func TestSilence(t *testing.T) {
+	shape := Shape{End: 100, CutEvery: sim.Forever, Lookahead: []sim.Duration{1}}
+	node := func(name, boot string, alive bool) Node {
+		return Node{Name: name, Boot: boot, Role: Both, Workers: 1, Alive: alive}
+	}
+	for name, x := range map[string]struct {
+		nodes []Node
+		pongs bool
+		after time.Duration // 0: never
+	}{
+		"gossip takes it for alive":     {[]Node{node("m000", "1", true), node("m001", "1", true)}, false, time.Minute},
+		"gossip takes it for gone":      {[]Node{node("m000", "1", true), node("m001", "1", false)}, false, 10 * time.Second},
+		"gossip knows it no more":       {[]Node{node("m000", "1", true)}, false, 10 * time.Second},
+		"gossip knows another process":  {[]Node{node("m000", "1", true), node("m001", "2", true)}, false, 10 * time.Second},
+		"gossip says nothing":           {nil, false, time.Minute},
+		"it answers, whatever is said":  {[]Node{node("m000", "1", true), node("m001", "1", false)}, true, 0},
+		"it answers and gossip is mute": {nil, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newDriver(t, shape, 5, 7)
+			if x.nodes != nil {
+				d.step(Members{x.nodes})
+			}
+			begin := d.now
+			for d.now < begin+90*time.Second {
+				d.now += 200 * time.Millisecond
+				d.hear(0, &Pong{d.head(), ""})
+				if x.pongs {
+					d.hear(1, &Pong{d.head(), "a long turn"})
+				}
+				for _, o := range d.step(Tick{}) {
+					p, ok := o.(Propose)
+					if !ok {
+						continue
+					}
+					after := d.now - begin
+					if x.after == 0 || after < x.after || after > x.after+time.Second || !strings.Contains(p.Command.End.Reason, "node m001 of job-1 was last heard") {
+						t.Fatalf("after %v: %+v", after, p.Command.End)
+					}
+					return
+				}
+			}
+			if x.after > 0 {
+				t.Error("it was not lost")
+			}
+		})
+	}
+}
+
+// Messages of an epoch that the log has not told of yet are kept, up to a bound.
+func TestMessagesBeforeTheirEpoch(t *testing.T) {
+	var inputs []Input
+	exec := &toyExecutor{model: &toyModel{seed: 1, entities: 2, ahead: 1, end: 9, cutEvery: sim.Forever, stopper: -1}, wrong: t.Errorf, input: func(in Input) { inputs = append(inputs, in) }}
+	a := NewAgent("m001", "1", Config{}, exec)
+	d, _ := newDriver(t, Shape{End: 9, CutEvery: sim.Forever, Lookahead: []sim.Duration{1}}, 5, 7)
+	if out := a.Step(0, Heard{"m000", "1", &Ping{Header{1, 1}}}); len(out) != 1 || showMessage(out[0].(Send).Message) != "Pong e1 t1 reading the log" {
+		t.Errorf("%v", out)
+	}
+	a.Step(0, Heard{"m000", "1", &Assume{Header{1, 1}}})
+	for range 2 * maxEarly {
+		a.Step(0, Heard{"m000", "1", &Batch{Header{Epoch: 7}, 1, make([]byte, 8192)}})
+	}
+	if s := a.Status(); s.Early == 0 || s.Early*8192 > maxEarlySize+8192 || a.Counts().Unkept != uint64(2*maxEarly+1-s.Early) {
+		t.Errorf("%d are kept, %d not", s.Early, a.Counts().Unkept)
+	}
+	a.Step(0, Applied{d.state})
+	out := a.Step(0, inputs[0])
+	if len(out) != 1 || !strings.HasPrefix(showMessage(out[0].(Send).Message), "Frozen e1 t1") {
+		t.Errorf("%v", out)
+	}
+	if a.Step(0, Heard{"m000", "1", &Assume{Header{0, 1}}}); a.Counts().OtherEpoch != 1 {
+		t.Errorf("%+v", a.Counts())
+	}
+}
+
 // TestMembersThatDiffer: nodes that would compute different things are named.
 func TestMembersThatDiffer(t *testing.T) {
 	m := &toyModel{seed: 5, entities: 2, ahead: 2, end: 60, cutEvery: sim.Forever, stopper: -1, first: []toyEvent{{1, 0, 0, 1, 3}}}

@@ -23,6 +23,7 @@ type toyNode struct {
 	coord      *Coordinator
 	exec       *toyExecutor
 	inputs     []Input // of the executor, in order
+	gathered   []Input // for the coordinator, where it takes several at once
 	applied    int
 	state      *State
 	leads      bool
@@ -48,6 +49,10 @@ type toyCluster struct {
 	mutate func(Message) Message
 	// jump says that clocks jump.
 	jump bool
+	// harsh says that the leader changes often.
+	harsh bool
+	// gather says that coordinators take what comes to them several at once.
+	gather bool
 	// stuck links keep what is sent on them.
 	stuck map[[2]int]bool
 }
@@ -75,6 +80,7 @@ func newToyCluster(m *toyModel, names []string, roles []Role, cfg Config) *toyCl
 func (c *toyCluster) restart(i int) {
 	n := c.nodes[i]
 	n.boot += "'"
+	n.gathered = nil
 	n.inputs, n.applied, n.state, n.leads, n.stopped = nil, 0, &State{}, false, false
 	model := *n.exec.model
 	n.exec = &toyExecutor{model: &model, wrong: c.fail, input: func(in Input) { n.inputs = append(n.inputs, in) }}
@@ -105,6 +111,10 @@ func (c *toyCluster) give(i int, in Input) {
 	switch in.(type) {
 	case Prepared, Progress, FinalPart, Recording:
 	default:
+		if c.gather {
+			n.gathered = append(n.gathered, in)
+			break
+		}
 		c.outputs(i, n.coord.Step(n.now, in))
 	}
 	c.check(i)
@@ -248,6 +258,13 @@ func (c *toyCluster) actions(most int) (list []toyAction) {
 				in := n.inputs[0]
 				n.inputs = n.inputs[1:]
 				c.give(i, in)
+			}})
+		}
+		if len(n.gathered) > 0 {
+			list = append(list, toyAction{"gathered", func() {
+				ins := n.gathered
+				n.gathered = nil
+				c.outputs(i, n.coord.StepAll(n.now, ins))
 			}})
 		}
 		if n.applied < len(c.log) {
@@ -435,7 +452,11 @@ func (c *toyCluster) disturb(m *toyModel, r *rand.Rand, pick func(int) int) stri
 		stops = 1
 	}
 	backlogs := r.IntN(3)
+	c.gather = m.seed%2 == 1
 	rarely := 10 + r.IntN(300)
+	if c.harsh {
+		changes, rarely = 20, 8
+	}
 	keys := 0
 	propose := func(to Phase) func() {
 		return func() {
@@ -581,7 +602,11 @@ func TestMutantsAreFound(t *testing.T) {
 			for seed := range uint64(3000) {
 				r := rand.New(rand.NewPCG(seed, 3))
 				c, m := drawCluster(r)
-				c.mutate = x.mutate
+				c.mutate, c.harsh = x.mutate, true
+				for _, n := range c.nodes {
+					m.cutEvery = sim.Duration(3 + seed%8)
+					n.exec.model.cutEvery = m.cutEvery
+				}
 				if wrong := c.disturb(m, r, r.IntN); wrong != "" {
 					t.Logf("schedule %d: %.200s", seed, wrong)
 					return
@@ -623,7 +648,7 @@ func TestSchedules(t *testing.T) {
 			tally[k] += n
 		}
 	}
-	for _, k := range []string{"lead", "pause", "stop", "backlog", "Cut", "Parcel", "Batch", "Frozen", "Full", "Grants", "Report", "Floor", "Finish", "Final", "Observed", "depose"} {
+	for _, k := range []string{"lead", "pause", "stop", "backlog", "Cut", "Parcel", "Batch", "Frozen", "Full", "Grants", "Report", "Floor", "Finish", "Final", "Observed", "depose", "gathered"} {
 		if tally[k] < int(count)/30 {
 			t.Errorf("%s came %d times only in all schedules", k, tally[k])
 		}

@@ -37,6 +37,15 @@
 // Finish; each member sends its part of the result to the member that records, which sends Recorded; the
 // coordinator then commits the end to the log.
 //
+// Bounds pass neither the next cut nor the next time at which entities may end the run nor the end. A
+// pause, or a member that cannot take more, holds them at the largest bound given so far; a stop makes
+// that the end. After a failure of a model they pass its time by one tick: all regions run up to it, and
+// the first failure in the order of events ends the run. Each of these is worked out anew from what the
+// members state, so another coordinator comes to the same.
+//
+// A member that has begun a cut or the end binds the next coordinator: what one has begun all complete.
+// What a coordinator said and nobody has begun is void, since it is refused once the next one is assumed.
+//
 // Grants, reports and cuts never go through the log. Job and lifecycle, epoch, members and owners do.
 //
 // Every message travels on a link that delivers each message once and in order or, when the other process
