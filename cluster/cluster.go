@@ -298,6 +298,9 @@ func (c *Cluster) Send(to string, payload []byte) error {
 	if to == c.c.Name {
 		return c.sendSelf(payload)
 	}
+	if _, ok := c.resolve(to); !ok {
+		return unknown(to)
+	}
 	return c.net.Send(to, payload)
 }
 
@@ -306,8 +309,14 @@ func (c *Cluster) SendWait(ctx context.Context, to string, payload []byte) error
 	if to == c.c.Name {
 		return c.sendSelf(payload)
 	}
+	if _, ok := c.resolve(to); !ok {
+		return unknown(to)
+	}
 	return c.net.SendWait(ctx, to, payload)
 }
+
+// unknown is the error for a node that nobody has heard of.
+func unknown(name string) error { return fmt.Errorf("node %q is not known", name) }
 
 func (c *Cluster) sendSelf(payload []byte) error {
 	c.loop.push(func() { c.received(c.c.Name, c.c.Boot, payload) })

@@ -20,7 +20,18 @@ import (
 	"github.com/simnode/simnode/control"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	code := m.Run()
+	// A probe of memberlist that is under way when it stops takes seconds to end.
+	var err error
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		if err = goleak.Find(); err == nil {
+			os.Exit(code)
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
 
 // keyed is an FSM: a list of commands, each "key text", of which a key counts once.
 type keyed struct {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 func (c *Cluster) tending() {
 	ticker := time.NewTicker(c.c.Timing.Reconcile)
 	defer ticker.Stop()
-	t := tender{c: c, barred: map[string]time.Time{}, led: time.Now()}
+	t := tender{c: c, barred: map[barring]time.Time{}, boots: map[string]string{}, led: time.Now()}
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -31,13 +32,20 @@ func (c *Cluster) tending() {
 // tender is what one goroutine remembers between steps.
 type tender struct {
 	c *Cluster
-	// barred are nodes that did not answer, until when they are not asked again.
-	barred map[string]time.Time
+	// barred are actions and nodes that did not answer, until when they are not tried again.
+	barred map[barring]time.Time
 	// foreigners were told of.
 	foreigners map[string]bool
 	led        time.Time // when there was a leader last
 	moaned     time.Time
 	cautious   bool // elections are not stood for
+	dropped    int
+	boots      map[string]string // of nodes, by name
+}
+
+type barring struct {
+	act  action
+	name string
 }
 
 func (t *tender) step() {
@@ -66,6 +74,7 @@ func (t *tender) step() {
 		return
 	}
 	t.caution(rep)
+	t.renew(rep, peers)
 	if term := c.leads(); term != 0 {
 		t.lead(rep, term)
 	}
@@ -165,12 +174,13 @@ func entry(rep *replica, kind byte, data []byte) error {
 func (t *tender) change(rep *replica, term uint64, changes []change, index uint64) bool {
 	c := t.c
 	for _, ch := range changes {
-		if until, ok := t.barred[ch.name]; ok && time.Now().Before(until) {
+		bar := barring{ch.act, ch.name}
+		if until, ok := t.barred[bar]; ok && time.Now().Before(until) {
 			continue
 		}
 		done, err := t.make(rep, term, ch, index)
 		if err != nil {
-			t.barred[ch.name] = time.Now().Add(time.Second)
+			t.barred[bar] = time.Now().Add(time.Second)
 			c.c.Log.Info("cannot "+string(ch.act)+" node", "node", ch.name, "reason", ch.why, "error", err)
 			if c.leads() != term {
 				return false
@@ -178,7 +188,7 @@ func (t *tender) change(rep *replica, term uint64, changes []change, index uint6
 			continue
 		}
 		if done {
-			delete(t.barred, ch.name)
+			delete(t.barred, bar)
 			c.c.Log.Info(string(ch.act)+" node", "node", ch.name, "reason", ch.why)
 			return true
 		}
@@ -197,7 +207,7 @@ func (t *tender) make(rep *replica, term uint64, ch change, index uint64) (done 
 	case actDemote:
 		return true, rep.DemoteVoter(id, index, changeLimit).Error()
 	case actInvite:
-		t.barred[ch.name] = time.Now().Add(time.Second) // gossip takes a moment to tell
+		t.barred[barring{ch.act, ch.name}] = time.Now().Add(time.Second) // gossip takes a moment to tell
 		return false, t.invite(rep, term, ch)
 	case actAdd:
 		if err := t.invite(rep, term, ch); err != nil {
@@ -273,8 +283,34 @@ func (t *tender) prune(rep *replica) {
 		if !member[p.name] {
 			c.gossip.forget(p.name)
 			c.net.Forget(p.name)
-			delete(t.barred, p.name)
+			maps.DeleteFunc(t.barred, func(b barring, _ time.Time) bool { return b.name == p.name })
+			delete(t.boots, p.name)
+			t.drop(rep, p.name)
 		}
+	}
+}
+
+// renew closes what is open to earlier processes of nodes that came back.
+func (t *tender) renew(rep *replica, peers []*peer) {
+	for _, p := range peers {
+		boot, known := t.boots[p.name]
+		if known && boot != p.meta.boot {
+			t.drop(rep, p.name)
+		}
+		t.boots[p.name] = p.meta.boot
+	}
+}
+
+// maxDropped is how many nodes may be gone until raft's buffers for connections to them are given back.
+const maxDropped = 32
+
+// drop closes what is open to a node that is gone.
+func (t *tender) drop(rep *replica, name string) {
+	t.c.callers.drop(name)
+	rep.streams.drop(name)
+	if t.dropped++; t.dropped >= maxDropped {
+		t.dropped = 0
+		rep.trans.CloseStreams() // the others are dialled again at once
 	}
 }
 

@@ -123,37 +123,57 @@ func parseStatus(b []byte) (status, error) {
 // callers keeps one idle connection to each node that requests were sent to.
 type callers struct {
 	mu   sync.Mutex
-	idle map[string]net.Conn
+	idle map[string]call // by name
 	done bool
 }
 
-func (p *callers) take(addr string) net.Conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	conn := p.idle[addr]
-	delete(p.idle, addr)
-	return conn
+type call struct {
+	addr string
+	conn net.Conn
 }
 
-func (p *callers) put(addr string, conn net.Conn) {
+// maxIdle is how many connections are kept.
+const maxIdle = 16
+
+// take returns the connection to a node at an address, nil if there is none; one to where it was before is
+// closed.
+func (p *callers) take(name, addr string) net.Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.done || p.idle[addr] != nil || len(p.idle) >= 16 {
+	c, ok := p.idle[name]
+	if !ok {
+		return nil
+	}
+	delete(p.idle, name)
+	if c.addr != addr {
+		_ = c.conn.Close()
+		return nil
+	}
+	return c.conn
+}
+
+func (p *callers) put(name, addr string, conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, taken := p.idle[name]; p.done || taken || len(p.idle) >= maxIdle {
 		_ = conn.Close()
 		return
 	}
 	if p.idle == nil {
-		p.idle = map[string]net.Conn{}
+		p.idle = map[string]call{}
 	}
-	p.idle[addr] = conn
+	p.idle[name] = call{addr, conn}
 }
+
+// drop closes the connection to a node that is gone.
+func (p *callers) drop(name string) { p.take(name, "") }
 
 func (p *callers) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done = true
-	for _, conn := range p.idle {
-		_ = conn.Close()
+	for _, c := range p.idle {
+		_ = c.conn.Close()
 	}
 	p.idle = nil
 }
@@ -162,11 +182,10 @@ func (p *callers) close() {
 func (c *Cluster) ask(ctx context.Context, name string, kind byte, body []byte) ([]byte, error) {
 	addr, ok := c.resolve(name)
 	if !ok {
-		return nil, fmt.Errorf("node %q is not known", name)
+		return nil, unknown(name)
 	}
-	key := name + "@" + addr
-	if conn := c.callers.take(key); conn != nil {
-		answer, err := c.exchange(ctx, key, conn, kind, body)
+	if conn := c.callers.take(name, addr); conn != nil {
+		answer, err := c.exchange(ctx, name, addr, conn, kind, body)
 		// An idle connection may have been closed meanwhile: what was sent on it may be sent again, since
 		// all requests may be repeated.
 		if err == nil || errors.Is(err, errRefused) || errors.Is(err, errAnswered) || ctx.Err() != nil {
@@ -184,13 +203,13 @@ func (c *Cluster) ask(ctx context.Context, name string, kind byte, body []byte) 
 	if err != nil {
 		return nil, err
 	}
-	return c.exchange(ctx, key, conn, kind, body)
+	return c.exchange(ctx, name, addr, conn, kind, body)
 }
 
 // errAnswered marks an error that the other node answered.
 var errAnswered = errors.New("answered")
 
-func (c *Cluster) exchange(ctx context.Context, key string, conn net.Conn, kind byte, body []byte) ([]byte, error) {
+func (c *Cluster) exchange(ctx context.Context, name, addr string, conn net.Conn, kind byte, body []byte) ([]byte, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	if err := writeMessage(conn, kind, body); err != nil {
 		stop()
@@ -203,7 +222,7 @@ func (c *Cluster) exchange(ctx context.Context, key string, conn net.Conn, kind 
 		return nil, fmt.Errorf("no answer: %w", errors.Join(ctx.Err(), err))
 	}
 	if stop() {
-		c.callers.put(key, conn)
+		c.callers.put(name, addr, conn)
 	} else {
 		_ = conn.Close()
 	}

@@ -33,7 +33,8 @@ func newRaftStreams(n network, name string, resolve func(string) (string, bool))
 // tracked is a connection that ends with its layer: raft itself leaves some open.
 type tracked struct {
 	net.Conn
-	s *raftStreams
+	s    *raftStreams
+	peer string // empty if the other side opened it
 }
 
 func (t *tracked) Close() error {
@@ -43,14 +44,14 @@ func (t *tracked) Close() error {
 	return t.Conn.Close()
 }
 
-func (s *raftStreams) track(conn net.Conn) (net.Conn, error) {
+func (s *raftStreams) track(conn net.Conn, peer string) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
-	t := &tracked{conn, s}
+	t := &tracked{conn, s, peer}
 	s.conns[t] = true
 	return t, nil
 }
@@ -61,7 +62,7 @@ func (s *raftStreams) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.track(conn)
+	return s.track(conn, "")
 }
 
 // Dial opens a stream to a node, wherever gossip says it is.
@@ -80,7 +81,22 @@ func (s *raftStreams) Dial(name raft.ServerAddress, timeout time.Duration) (net.
 	if err != nil {
 		return nil, err
 	}
-	return s.track(conn)
+	return s.track(conn, string(name))
+}
+
+// drop closes the streams to a node that is gone: raft keeps them for ever.
+func (s *raftStreams) drop(name string) {
+	s.mu.Lock()
+	var conns []*tracked
+	for c := range s.conns {
+		if c.peer == name {
+			conns = append(conns, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+	}
 }
 
 // Close closes the layer and all its streams.

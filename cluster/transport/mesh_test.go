@@ -162,10 +162,13 @@ func TestOrderAcrossConnections(t *testing.T) {
 	b.wants(t, "a", 10, sizes)
 }
 
+// impatient nodes give up connections early.
+func impatient(_ *Options, m *MeshOptions) { m.DeadAfter = 500 * time.Millisecond }
+
 // A connection that swallows what is sent, without an error, is found and made again.
 func TestFault16HalfOpen(t *testing.T) {
 	n := newNetwork()
-	a, b := start(t, n, "a", "1"), start(t, n, "b", "1")
+	a, b := start(t, n, "a", "1", impatient), start(t, n, "b", "1", impatient)
 	p := newProxy(t, b.Addr().String())
 	n.set("b", p.Addr().String())
 	sendAll(t, a, "b", 10)
@@ -184,7 +187,7 @@ func TestFault16HalfOpen(t *testing.T) {
 // A line so slow that a frame takes longer than the silence that ends a connection.
 func TestFault15SlowLine(t *testing.T) {
 	n := newNetwork()
-	a, b := start(t, n, "a", "1"), start(t, n, "b", "1")
+	a, b := start(t, n, "a", "1", impatient), start(t, n, "b", "1", impatient)
 	p := newProxy(t, b.Addr().String())
 	p.slow = 10 * time.Millisecond
 	n.set("b", p.Addr().String())

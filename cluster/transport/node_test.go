@@ -79,7 +79,7 @@ func start(t testing.TB, n *network, name, boot string, changes ...change) *node
 			x.got[peer] = nil
 			x.changed.Broadcast()
 		},
-		Keepalive: 50 * time.Millisecond, DeadAfter: 500 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: 50 * time.Millisecond,
+		Keepalive: 50 * time.Millisecond, DeadAfter: 15 * time.Second, BackoffMin: time.Millisecond, BackoffMax: 50 * time.Millisecond,
 	}
 	for _, c := range changes {
 		c(&o, &m)

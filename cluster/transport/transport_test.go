@@ -341,7 +341,7 @@ func TestManyConnectionsLeaveNothing(t *testing.T) {
 				var err error
 				switch (i + w) % 4 {
 				case 0, 1:
-					if c, err = a.Dial(2, "b", b.Addr().String(), 5*time.Second); err == nil && i%2 == 0 {
+					if c, err = a.Dial(2, "b", b.Addr().String(), 2*time.Second); err == nil && i%2 == 0 {
 						_, err = ask(c, "x")
 					}
 				case 2:
@@ -350,7 +350,8 @@ func TestManyConnectionsLeaveNothing(t *testing.T) {
 					c, err = a.dialLink(b)
 				}
 				if err != nil {
-					t.Error(err)
+					t.Errorf("connection %d: %v; %+v", i, err, b.Counts())
+					buf := make([]byte, 1<<20); os.WriteFile(fmt.Sprint("/tmp/dump.", os.Getpid(), ".", w), buf[:runtime.Stack(buf, true)], 0o600)
 					return
 				}
 				if tcp, ok := c.(*net.TCPConn); ok {
