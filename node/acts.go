@@ -193,7 +193,7 @@ func (r *region) Spawn(kind uint16, pos sim.Vec) (sim.EntityID, unsafe.Pointer) 
 	e.state = store.Add()
 	e.last, e.zero = r.msg.Time, depth
 	w.dir.set(id, makePlace(r.id, slot, e.gen))
-	if w.members != nil {
+	if w.divided() {
 		r.births = append(r.births, birth{id, r.msg.Time})
 	}
 	if r.kinds[kind].start != nil {

@@ -43,7 +43,7 @@ type birth struct {
 // seal encodes what the region sent to regions of other members since the last time.
 func (r *region) seal() {
 	w := r.world
-	if w.members == nil {
+	if !w.divided() {
 		return
 	}
 	for j, o := range r.out {

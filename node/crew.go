@@ -83,6 +83,8 @@ type crew struct {
 
 	// turns counts how often a worker took a region.
 	turns int
+	// turnEvents, if not 0, is how many events a turn handles at least, whatever they cost.
+	turnEvents uint64
 }
 
 // pendingObs is what a region observed, not yet taken by the collector.
@@ -172,7 +174,10 @@ func (c *crew) turn(i int, bound sim.Time) {
 // budget returns how many events a turn of r should at least handle, by what its events have cost so
 // far. It affects speed only.
 func (c *crew) budget(r *region) uint64 {
-	if c.w.regions == 1 {
+	switch {
+	case c.turnEvents > 0:
+		return c.turnEvents
+	case c.w.regions == 1:
 		return loneTurn
 	}
 	each := r.busy/int64(r.events+1) + 1

@@ -28,6 +28,9 @@ type PartOptions struct {
 	// Bins and ChainLimit are those of Options.
 	Bins       int
 	ChainLimit uint32
+	// TurnEvents is how many events a turn of a region handles at least; 0 lets their cost decide. With
+	// it, and with Turn instead of Start, equal calls give equal frames.
+	TurnEvents uint64
 	// Wake is called when Collect may have something. It comes from any goroutine, with the lock of the
 	// part held: it must neither block nor call the part.
 	Wake func()
@@ -133,6 +136,7 @@ func newPart(w *world, o PartOptions) *Part {
 	p.crew = newCrew(w, max(min(workers, own), 1), p)
 	// Several processes may share the processors: a worker that waits for a grant must leave them alone.
 	p.spin = false
+	p.turnEvents = o.TurnEvents
 	p.shape = w.shape()
 	p.next, p.bounds = make([]sim.Time, w.regions), make([]sim.Time, w.regions)
 	p.waits, p.dirty = make([][]lbts.Grant, w.regions), make([]bool, w.regions)
@@ -508,6 +512,7 @@ func (p *Part) EndCut() ([]sim.Time, error) {
 	var list []sim.Time
 	for _, r := range p.own {
 		p.next[r.id] = r.next()
+		p.stats[r.id] = r.stats()
 		list = append(list, r.next())
 	}
 	return list, nil
@@ -516,15 +521,16 @@ func (p *Part) EndCut() ([]sim.Time, error) {
 // RegionStats tell people what a region is doing.
 type RegionStats struct {
 	Region int
-	// Next is the time of its next event, Bound that below which it may run.
-	Next, Bound sim.Time
+	// Now is the time of the last event handled, Next that of the next one, Bound that below which it may
+	// run.
+	Now, Next, Bound sim.Time
 	// Events handled, Queued events that are pending, entities that it owns and ghosts that it shows.
 	Events                   uint64
 	Queued, Entities, Ghosts int
 }
 
 func (r *region) stats() RegionStats {
-	s := RegionStats{Region: r.id, Events: r.events, Queued: r.queue.n, Entities: r.ents.len()}
+	s := RegionStats{Region: r.id, Now: r.now, Events: r.events, Queued: r.queue.n, Entities: r.ents.len()}
 	if r.view != nil {
 		// What it shows and has not published itself.
 		s.Ghosts = max(0, len(r.view.known)-(len(r.view.own)-len(r.view.ownFree)))

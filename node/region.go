@@ -262,7 +262,7 @@ func (r *region) remove(slot uint32, e *entity) {
 	r.gone += r.entityDigest(e)
 	r.kinds[e.kind].store.Free(e.state)
 	r.world.dir.forget(e.id)
-	if r.world.members != nil && e.id >= 1<<60 {
+	if r.world.divided() && e.id >= 1<<60 {
 		r.deaths = append(r.deaths, e.id)
 	}
 	r.ents.remove(slot)

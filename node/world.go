@@ -66,6 +66,9 @@ type members struct {
 // isLocal reports whether region i belongs to this process.
 func (w *world) isLocal(i int) bool { return w.members == nil || w.members.owner[i] == w.members.me }
 
+// divided reports whether other members own regions.
+func (w *world) divided() bool { return w.members != nil && w.members.n > 1 }
+
 // local lists the regions of this process.
 func (w *world) local() (list []*region) {
 	for _, r := range w.rs {
@@ -86,7 +89,7 @@ func newWorld(ctx context.Context, p *sim.Program, o Options, m *members) (*worl
 		chainLimit: o.ChainLimit, trace: o.Trace && o.Sink != nil, sink: o.Sink, bins: o.Bins,
 		cutEvery: sim.Forever, buffers: make([][]byte, o.Regions),
 	}
-	w.dir = newDirectory(w.dense, m != nil)
+	w.dir = newDirectory(w.dense, w.divided())
 	if p.Space.Kind != sim.NoSpace {
 		s, err := spatial.New(p.Space)
 		if err != nil {
