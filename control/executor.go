@@ -24,9 +24,10 @@ type Executor interface {
 	// Receive takes in event frame number n of a member; frames of a member come in order.
 	Receive(from int, n uint64, data []byte) error
 	// Cut does the member's share of a cut at t, which every region has reached, and returns the
-	// parcel for each member (nil for itself).
+	// parcel for each member (nil for itself). No region is run then, nor until the next Hold(false).
 	Cut(t sim.Time) ([][]byte, error)
-	// TakeParcel takes in the parcel of another member for the cut under way.
+	// TakeParcel takes in the parcel of another member for the cut under way. Parcels come in order of
+	// member, whatever the order in which they arrived.
 	TakeParcel(from int, data []byte) error
 	// EndCut ends a cut whose parcels are all taken in and returns the next event of each of the
 	// member's regions, in order of region.
@@ -48,8 +49,8 @@ type Executor interface {
 	// Floor tells that all below at has run, once frames[m] observation frames of each member m have
 	// been taken in.
 	Floor(at sim.Time, frames []uint64) error
-	// RecordFinal takes in a piece of a member's part of the result. When all are complete the end
-	// comes as the input Recording.
+	// RecordFinal takes in a piece of a member's part of the result, its own included, after Finish.
+	// When all are complete the end comes as the input Recording.
 	RecordFinal(from int, data []byte, last bool) error
 }
 
