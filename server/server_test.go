@@ -3,15 +3,17 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/simnode/simnode/api"
@@ -20,6 +22,7 @@ import (
 	"github.com/simnode/simnode/node"
 	"github.com/simnode/simnode/record"
 	"github.com/simnode/simnode/scenario"
+	"github.com/simnode/simnode/sim"
 	"github.com/simnode/simnode/summary"
 )
 
@@ -95,7 +98,11 @@ func client(t testing.TB, n *Node) *api.Client {
 // file writes a scenario.
 func file(t testing.TB, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "s.yaml")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "p.rle"), []byte("x = 3, y = 3\nb2o$2ob$bo!\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "s.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -188,8 +195,8 @@ func local(t testing.TB, path string, spec control.Spec) (outcome, error) {
 	}
 	o := outcome{files: map[string][]byte{}}
 	if failure == nil {
-		if o.summary, err = (summary.Run{Scenario: s, Name: "s.yaml", Path: dir, Level: level, Regions: 3, Workers: 2, Recorder: recorder, Outcome: out}).Write(); err != nil {
-			t.Fatal(err)
+		if o.summary, failure = (summary.Run{Scenario: s, Name: "s.yaml", Path: dir, Level: level, Regions: 3, Workers: 2, Recorder: recorder, Outcome: out}).Write(); failure != nil {
+			o.summary = nil
 		}
 	}
 	names, err := complete(dir)
@@ -237,7 +244,6 @@ func same(t testing.TB, got, want outcome) {
 
 const (
 	phold = "model: phold\nend: 20 s\nparams: {entities: 400, destinations: spatial}\nrecord: {level: raw}\n"
-	life  = "model: life\nparams: {generations: 60}\nrecord: {level: statistical}\n"
 )
 
 func TestRunEqualsOneProcess(t *testing.T) {
@@ -254,9 +260,343 @@ func TestRunEqualsOneProcess(t *testing.T) {
 			if p := wait(t, c, job); p.Phase != control.Done {
 				t.Fatalf("%+v", p)
 			}
-			same(t, fetch(t, client(t, nodes[0]), job), want)
+			other := client(t, nodes[0])
+			wait(t, other, job)
+			same(t, fetch(t, other, job), want)
 		})
 	}
 }
 
-var _ = io.EOF
+// One cluster runs one job after another: models, recordings, failures.
+func TestJobsEqualOneProcess(t *testing.T) {
+	nodes := testCluster(t, 2, nil)
+	c := client(t, nodes[0])
+	for name, s := range map[string]struct {
+		text string
+		spec control.Spec
+		fail bool
+	}{
+		"life":          {text: "model: life\nparams: {pattern: p.rle, generations: 60}\nrecord: {level: statistical, formats: [parquet]}\n"},
+		"probe":         {text: "model: probe\nrecord: {level: raw, formats: [csv, parquet]}\n", spec: control.Spec{Seed: "7", End: "8 s", Set: []string{"params.lookahead=50 ms"}}},
+		"off":           {text: "model: probe\n", spec: control.Spec{Record: "off"}},
+		"no page":       {text: "model: probe\nrecord: {report: false}\n"},
+		"one region":    {text: "model: probe\nparams: {lookahead: 0 s}\n"},
+		"entity stops":  {text: "model: probe\nend: 10000 d\nparams: {mode: stop}\n"},
+		"panic":         {text: "model: probe\nparams: {mode: panic}\nrecord: {level: raw}\n", fail: true},
+		"breach":        {text: "model: probe\nparams: {mode: breach}\n", fail: true},
+		"results fail":  {text: "model: probe\nparams: {mode: results-error}\n", fail: true},
+		"results panic": {text: "model: probe\nparams: {mode: results-panic}\n", fail: true},
+		"bad picture":   {text: "model: probe\nparams: {mode: picture-name}\n", fail: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := file(t, s.text)
+			want, failure := local(t, path, s.spec)
+			if (failure != nil) != s.fail {
+				t.Fatalf("in one process: %v", failure)
+			}
+			job := submit(t, c, path, s.spec)
+			p := wait(t, c, job)
+			if s.fail {
+				if p.Phase != control.Failed || p.Reason != failure.Error() {
+					t.Errorf("%+v, not failed: %v", p, failure)
+				}
+			} else if p.Phase != control.Done {
+				t.Fatalf("%+v", p)
+			}
+			other := client(t, nodes[1])
+			wait(t, other, job)
+			same(t, fetch(t, other, job), want)
+		})
+	}
+	// What ends its goroutine or cannot be recorded fails the job and not the node.
+	for mode, want := range map[string]string{"results-goexit": "runtime.Goexit", "nan": "the value is NaN"} {
+		job := submit(t, c, file(t, "model: probe\nparams: {mode: "+mode+"}\n"), control.Spec{})
+		if p := wait(t, c, job); p.Phase != control.Failed || !strings.Contains(p.Reason, want) {
+			t.Errorf("%s: %+v", mode, p)
+		}
+	}
+}
+
+// A submission that cannot run is refused at once, with what is wrong.
+func TestSubmissionsThatCannotRun(t *testing.T) {
+	n := testNode(t, "a", nil)
+	c := client(t, n)
+	for _, s := range []struct {
+		text string
+		spec control.Spec
+		want string
+	}{
+		{"model: probe\n", control.Spec{Seed: "x"}, "expected a whole number"},
+		{"model: probe\n", control.Spec{Set: []string{"params.pawse=1"}}, `did you mean "pause"`},
+		{"model: probe\nparams: {lookahead: 0 s}\n", control.Spec{Regions: 2}, "lookahead 0"},
+		{"model: probe\n", control.Spec{Set: []string{"params.mode=setup-panic"}}, "setup in panic"},
+		{"model: probe\n", control.Spec{Set: []string{"params.mode=setup-goexit"}}, "runtime.Goexit"},
+	} {
+		bundle, err := scenario.Pack(file(t, s.text), scenario.Options{Models: append(models.All(), probe())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Submit(t.Context(), api.Submission{Bundle: bundle.Data, Spec: s.spec})
+		var told *api.Error
+		if !errors.As(err, &told) || told.Kind != api.Invalid || !strings.Contains(told.Text, s.want) {
+			t.Errorf("%+v: %v", s.spec, err)
+		}
+	}
+	if _, jobs, err := c.Status(t.Context(), ""); err != nil || len(jobs) > 0 {
+		t.Errorf("%d jobs (%v)", len(jobs), err)
+	}
+}
+
+// reach waits until a job has reached a simulated time.
+func reach(t testing.TB, c *api.Client, job string, at sim.Time) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	there := errors.New("there")
+	err := c.Watch(ctx, job, func(p api.Progress) error {
+		if p.Phase.Ended() {
+			return fmt.Errorf("it has ended: %+v", p)
+		}
+		if p.Now >= at {
+			return there
+		}
+		return nil
+	})
+	if !errors.Is(err, there) {
+		t.Fatalf("%s: %v", job, err)
+	}
+}
+
+const slowly = "model: probe\nend: 20 s\nparams: {mode: slow, pause: 2000}\nrecord: {level: raw}\n"
+
+// FAULTS row 2 with nodes that own regions: the coordination changes hands again and again.
+func TestFault2CoordinatorStepsDown(t *testing.T) {
+	path := file(t, slowly)
+	want, err := local(t, path, control.Spec{Set: []string{"params.pause=0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := testCluster(t, 3, nil)
+	c := client(t, nodes[0])
+	job := submit(t, c, path, control.Spec{Regions: 6})
+	for i := range 4 {
+		reach(t, c, job, sim.Time(sim.Duration(i+1)*sim.Second))
+		for _, n := range nodes {
+			if leader, _ := n.cluster.Leader(); leader == n.Name() {
+				if err := n.StepDown(t.Context()); err != nil {
+					t.Log(err)
+				}
+				break
+			}
+		}
+	}
+	if p := wait(t, c, job); p.Phase != control.Done {
+		t.Fatalf("%+v", p)
+	}
+	same(t, fetch(t, c, job), want)
+	took := uint64(0)
+	for _, n := range nodes {
+		took += n.loop.shown.Load().coordCounts.Takeovers
+	}
+	if took == 0 {
+		t.Error("no coordinator took the job over")
+	}
+}
+
+func TestPauseResumeStop(t *testing.T) {
+	nodes := testCluster(t, 2, nil)
+	c := client(t, nodes[0])
+	path := file(t, slowly)
+	want, err := local(t, path, control.Spec{Set: []string{"params.pause=0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := submit(t, c, path, control.Spec{})
+	reach(t, c, job, sim.Time(sim.Second))
+	if err := c.Move(t.Context(), job, control.Paused); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Move(t.Context(), job, control.Running); err != nil {
+		t.Fatal(err)
+	}
+	if p := wait(t, c, job); p.Phase != control.Done {
+		t.Fatalf("%+v", p)
+	}
+	same(t, fetch(t, c, job), want)
+
+	first := submit(t, c, file(t, strings.ReplaceAll(slowly, "20 s", "10000 d")), control.Spec{})
+	second := submit(t, c, path, control.Spec{})
+	reach(t, c, first, sim.Time(sim.Second))
+	if err := c.Move(t.Context(), second, control.Stopping); err != nil {
+		t.Fatal(err)
+	}
+	if p := wait(t, c, second); p.Phase != control.Done || p.Reason != "stopped before it began" {
+		t.Errorf("%+v", p)
+	}
+	if err := c.Move(t.Context(), first, control.Stopping); err != nil {
+		t.Fatal(err)
+	}
+	if p := wait(t, c, first); p.Phase != control.Done {
+		t.Fatalf("%+v", p)
+	}
+	o := fetch(t, c, first)
+	if !o.summary.Interrupted || o.summary.Events == 0 || o.summary.End < sim.Time(sim.Second) {
+		t.Errorf("%+v", o.summary)
+	}
+	// What an interrupted run tells is that of a run whose end is the time that was reached.
+	shorter, err := local(t, file(t, strings.ReplaceAll(slowly, "20 s", fmt.Sprintf("%d ns", int64(o.summary.End)))), control.Spec{Set: []string{"params.pause=0"}})
+	if err != nil || shorter.summary.Digest != o.summary.Digest || !bytes.Equal(shorter.files["events.csv"], o.files["events.csv"]) {
+		t.Errorf("digest %s, not %s (%v)", o.summary.Digest, shorter.summary.Digest, err)
+	}
+	if err := c.Move(t.Context(), first, control.Paused); err == nil {
+		t.Error("a job that has ended was paused")
+	}
+}
+
+// A node that is told to end says so, and the job names it.
+func TestShutdownOfAMember(t *testing.T) {
+	nodes := testCluster(t, 3, nil)
+	c := client(t, nodes[0])
+	job := submit(t, c, file(t, strings.ReplaceAll(slowly, "20 s", "10000 d")), control.Spec{})
+	reach(t, c, job, sim.Time(sim.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := nodes[2].Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if p := wait(t, c, job); p.Phase != control.Failed || !strings.Contains(p.Reason, "node c was told to end") {
+		t.Errorf("%+v", p)
+	}
+}
+
+// FAULTS row 1 as far as there are no checkpoints: the job names the node that was lost.
+func TestFault1LostMemberIsNamed(t *testing.T) {
+	nodes := testCluster(t, 3, func(c *Config) { c.Control.LostAfter = 500 * time.Millisecond })
+	c := client(t, nodes[0])
+	job := submit(t, c, file(t, strings.ReplaceAll(slowly, "20 s", "10000 d")), control.Spec{})
+	reach(t, c, job, sim.Time(sim.Second))
+	if err := nodes[1].Close(); err != nil {
+		t.Error(err)
+	}
+	if p := wait(t, c, job); p.Phase != control.Failed || !strings.Contains(p.Reason, "node b") || !strings.Contains(p.Reason, "last heard") {
+		t.Errorf("%+v", p)
+	}
+	// The cluster goes on without it.
+	job = submit(t, c, file(t, "model: probe\n"), control.Spec{Nodes: 2})
+	if p := wait(t, c, job); p.Phase != control.Done {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestLogsOfAnyNode(t *testing.T) {
+	nodes := testCluster(t, 2, nil)
+	c := client(t, nodes[0])
+	for _, name := range []string{"", "a", "b"} {
+		found := false
+		if err := c.Logs(t.Context(), api.LogQuery{Node: name, Lines: 1000}, func(l api.LogLine) error {
+			found = found || l.Text == "node started"
+			return nil
+		}); err != nil || !found {
+			t.Errorf("node %q: %v, %v", name, found, err)
+		}
+	}
+	seen := errors.New("seen")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := c.Logs(ctx, api.LogQuery{Node: "b", Follow: true, Lines: 1}, func(l api.LogLine) error {
+		if l.Text == "hello" {
+			return seen
+		}
+		nodes[1].log.Info("hello", "from", "b")
+		return nil
+	})
+	if !errors.Is(err, seen) {
+		t.Error(err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	n := testNode(t, "a", nil)
+	c := client(t, n)
+	job := submit(t, c, file(t, strings.ReplaceAll(slowly, "20 s", "10000 d")), control.Spec{Regions: 2})
+	reach(t, c, job, sim.Time(sim.Second))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&collector{n})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			have[f.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	for _, name := range []string{"simulated_seconds", "cap_seconds", "region_events_total", "region_entities", "leader", "epoch", "reports_received_total", "grants_sent_total"} {
+		if have["simnode_"+name] <= 0 {
+			t.Errorf("%s is %v", name, have["simnode_"+name])
+		}
+	}
+	if got := have["simnode_region_entities"]; got != probes {
+		t.Errorf("%v entities, not %d", got, probes)
+	}
+	if err := c.Move(t.Context(), job, control.Stopping); err != nil {
+		t.Error(err)
+	}
+	wait(t, c, job)
+}
+
+// What a node keeps of jobs that the cluster has forgotten is removed, and nothing else.
+func TestPrune(t *testing.T) {
+	s := store{t.TempDir()}
+	for _, name := range []string{"job-1", "job-2", "job-3", "job-07", "notes"} {
+		if err := os.MkdirAll(filepath.Join(s.dir, "jobs", name, filesFolder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.prune(&control.State{NextJob: 2, Jobs: []*control.Job{{ID: "job-2"}}}); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Join(s.dir, "jobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if !slices.Equal(left, []string{"job-07", "job-2", "job-3", "notes"}) {
+		t.Errorf("%q are left", left)
+	}
+}
+
+// No name from elsewhere reaches a file that is not in the list of the job.
+func TestStoreOpensWhatIsListed(t *testing.T) {
+	s := store{t.TempDir()}
+	dir, err := s.create("job-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{filepath.Join(dir, "a.csv"): "a", filepath.Join(dir, "secret"): "s", filepath.Join(s.dir, "secret"): "s"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.finish("job-1", &result{Files: []api.File{{Name: "a.csv", Size: 1}, {Name: "../../../secret", Size: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := s.read("job-1", "a.csv", 0); err != nil || string(data) != "a" {
+		t.Errorf("%q, %v", data, err)
+	}
+	for _, name := range []string{"secret", "../../../secret", "", ".", "a.csv/../secret"} {
+		if f, err := s.open("job-1", name); err == nil {
+			t.Errorf("%q was opened", name)
+			_ = f.Close()
+		}
+	}
+	for _, id := range []string{"..", "", "job-", "job-x", "job-1/..", "job-01", "job-18446744073709551616"} {
+		if _, err := s.load(id); err == nil {
+			t.Errorf("job %q was looked for", id)
+		}
+	}
+}
