@@ -72,7 +72,7 @@ func TestLayers(t *testing.T) {
 				t.Error("a listener for links")
 			}
 			for _, name := range []string{"b", ""} {
-				c, err := a.Dial(2, name, b.Addr().String(), time.Second)
+				c, err := a.Dial(2, name, b.Addr().String(), time.Minute)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -90,10 +90,10 @@ func TestLayers(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 			}
-			if _, err := a.Dial(2, "c", b.Addr().String(), time.Second); !errors.Is(err, ErrRefused) {
+			if _, err := a.Dial(2, "c", b.Addr().String(), time.Minute); !errors.Is(err, ErrRefused) {
 				t.Error(err)
 			}
-			if _, err := a.Dial(3, "b", b.Addr().String(), time.Second); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "kind 3") {
+			if _, err := a.Dial(3, "b", b.Addr().String(), time.Minute); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "kind 3") {
 				t.Error(err)
 			}
 		})
@@ -106,7 +106,7 @@ func TestStreamsAreCapped(t *testing.T) {
 	b := start(t, n, "b", "1", func(o *Options, _ *MeshOptions) { o.MaxStreams = 3 })
 	echo(t, b, 2)
 	for range 3 {
-		c, err := a.Dial(2, "b", b.Addr().String(), time.Second)
+		c, err := a.Dial(2, "b", b.Addr().String(), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestStreamsAreCapped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := a.Dial(2, "b", b.Addr().String(), time.Second); !errors.Is(err, ErrRefused) {
+	if _, err := a.Dial(2, "b", b.Addr().String(), time.Minute); !errors.Is(err, ErrRefused) {
 		t.Fatal(err)
 	}
 	// Links are not affected.
@@ -130,7 +130,7 @@ func TestCertificatesNameNodes(t *testing.T) {
 	echo(t, b, 2)
 	dial := func(c *tls.Config) error {
 		x := start(t, n, "a", "1", func(o *Options, _ *MeshOptions) { o.TLS = c })
-		conn, err := x.Dial(2, "b", b.Addr().String(), time.Second)
+		conn, err := x.Dial(2, "b", b.Addr().String(), time.Minute)
 		if err == nil {
 			_, err = ask(conn, "x") // a client certificate is judged after the client is done
 			_ = conn.Close()
@@ -168,7 +168,7 @@ func TestCertificatesNameNodes(t *testing.T) {
 	c := start(t, n, "c", "1", secure(ca.config(t, "", "b")))
 	echo(t, c, 2)
 	a := start(t, n, "a", "1", secure(ca.config(t, "", "a")))
-	if _, err := a.Dial(2, "c", c.Addr().String(), time.Second); !errors.Is(err, ErrCertificate) {
+	if _, err := a.Dial(2, "c", c.Addr().String(), time.Minute); !errors.Is(err, ErrCertificate) {
 		t.Error(err)
 	}
 	// TLS 1.2 is not spoken.
@@ -319,14 +319,15 @@ func TestFault32MalformedFrames(t *testing.T) {
 
 // dialLink opens a connection to b as the mesh does.
 func (x *node) dialLink(b *node) (net.Conn, error) {
-	conn, _, err := x.dial(x.ctx, KindLink, "b", b.Addr().String(), time.Second)
+	conn, _, err := x.dial(x.ctx, KindLink, "b", b.Addr().String(), x.o.HandshakeTimeout)
 	return conn, err
 }
 
 // Ten thousand connections opened and closed leave no descriptor and no goroutine.
 func TestManyConnectionsLeaveNothing(t *testing.T) {
 	n := newNetwork()
-	a, b := start(t, n, "a", "1"), start(t, n, "b", "1")
+	patient := func(o *Options, _ *MeshOptions) { o.HandshakeTimeout = time.Minute }
+	a, b := start(t, n, "a", "1", patient), start(t, n, "b", "1", patient)
 	echo(t, b, 2)
 	total := 10_000
 	if testing.Short() {
@@ -341,7 +342,7 @@ func TestManyConnectionsLeaveNothing(t *testing.T) {
 				var err error
 				switch (i + w) % 4 {
 				case 0, 1:
-					if c, err = a.Dial(2, "b", b.Addr().String(), 2*time.Second); err == nil && i%2 == 0 {
+					if c, err = a.Dial(2, "b", b.Addr().String(), time.Minute); err == nil && i%2 == 0 {
 						_, err = ask(c, "x")
 					}
 				case 2:
@@ -351,7 +352,6 @@ func TestManyConnectionsLeaveNothing(t *testing.T) {
 				}
 				if err != nil {
 					t.Errorf("connection %d: %v; %+v", i, err, b.Counts())
-					buf := make([]byte, 1<<20); os.WriteFile(fmt.Sprint("/tmp/dump.", os.Getpid(), ".", w), buf[:runtime.Stack(buf, true)], 0o600)
 					return
 				}
 				if tcp, ok := c.(*net.TCPConn); ok {
