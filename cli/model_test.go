@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/simnode/simnode/models"
 	"github.com/simnode/simnode/sim"
@@ -14,7 +15,7 @@ import (
 
 // probeParams choose what goes wrong.
 type probeParams struct {
-	Mode      string       `param:"mode" default:"fine" enum:"fine,panic,breach,chain,results-error,results-panic,results-nan,picture-error,picture-panic,picture-name,hang,nan,setup-hang,setup-goexit" doc:"what goes wrong"`
+	Mode      string       `param:"mode" default:"fine" enum:"fine,slow,panic,breach,chain,results-error,results-panic,results-nan,picture-error,picture-panic,picture-name,hang,nan,setup-hang,setup-goexit" doc:"what goes wrong"`
 	Lookahead sim.Duration `param:"lookahead" default:"100 ms"`
 	Reach     float64      `param:"reach" unit:"m" default:"10 m"`
 	Entities  int          `param:"entities" default:"20" min:"1"`
@@ -51,6 +52,9 @@ func probe() sim.Model {
 			sim.OnStart(k, func(c *sim.Context, _ *probeState) { tick.Schedule(c, c.Rand().ExpDuration(sim.Second), sim.None{}) })
 			sim.Handle(k, tick, func(c *sim.Context, s *probeState, _ sim.None) {
 				s.N++
+				if p.Mode == "slow" {
+					time.Sleep(5 * time.Millisecond)
+				}
 				if s.N >= 3 && p.Mode == "chain" {
 					c.Again(0)
 					return

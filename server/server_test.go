@@ -478,7 +478,7 @@ func TestFault1LostMemberIsNamed(t *testing.T) {
 	if err := nodes[1].Close(); err != nil {
 		t.Error(err)
 	}
-	if p := wait(t, c, job); p.Phase != control.Failed || !strings.Contains(p.Reason, "node b") || !strings.Contains(p.Reason, "last heard") {
+	if p := wait(t, c, job); p.Phase != control.Failed || !strings.Contains(p.Reason, "node b") || !strings.Contains(p.Reason, "heard") {
 		t.Errorf("%+v", p)
 	}
 	// The cluster goes on without it.

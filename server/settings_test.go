@@ -128,7 +128,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"join: [\"a,b\"]\n":               "has no comma",
 		"role: &x both\n":                 "a single value or a list",
 		"role: *x\n":                      "node.yaml",
-		"? [a]\n: b\n":                    "plain word",
+		"1: b\n":                          "plain word",
 		"role: [\n":                       "no YAML",
 		strings.Repeat("a", maxFile+1):    "has at most",
 		strings.Repeat("[", maxTokens+10): "tokens",
