@@ -41,7 +41,7 @@ func (c *Cluster) Apply(ctx context.Context, command []byte) (answer []byte, err
 		case <-ctx.Done():
 			return nil, fmt.Errorf("the command was not confirmed (%w): %w", context.Cause(ctx), last)
 		case <-c.ctx.Done():
-			return nil, errStopped
+			return nil, ErrStopped
 		case <-stirred:
 		case <-time.After(pause):
 			pause = min(2*pause, 200*time.Millisecond)

@@ -13,10 +13,12 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/simnode/simnode/cluster/logstore"
+	"github.com/simnode/simnode/cluster/transport"
 	"github.com/simnode/simnode/control"
 )
 
-var errStopped = errors.New("the node has stopped")
+// ErrStopped is returned once Stop was called.
+var ErrStopped = errors.New("the node has stopped")
 
 // Cluster is a node's part in a cluster. Its methods may be called by several goroutines at a time.
 type Cluster struct {
@@ -326,6 +328,25 @@ func (c *Cluster) sendSelf(payload []byte) error {
 // Backlog returns how many bytes wait on the link to a node.
 func (c *Cluster) Backlog(to string) int { return c.net.Backlog(to) }
 
+// Drain waits until all nodes have acknowledged what was sent to them.
+func (c *Cluster) Drain(ctx context.Context) error { return c.net.Drain(ctx) }
+
+// LinkStats returns counts of the links with other nodes.
+func (c *Cluster) LinkStats() []transport.PeerStats {
+	if w, ok := c.net.(*wire); ok {
+		return w.mesh.Stats()
+	}
+	return nil
+}
+
+// PortCounts returns counts of connections to the node's port.
+func (c *Cluster) PortCounts() transport.Counts {
+	if w, ok := c.net.(*wire); ok {
+		return w.Counts()
+	}
+	return transport.Counts{}
+}
+
 // Leader returns the name of the leader and its term as far as this node knows, or nothing.
 func (c *Cluster) Leader() (name string, term uint64) {
 	if rep := c.replica(); rep != nil {
@@ -468,6 +489,14 @@ func (c *Cluster) Leave(ctx context.Context) error {
 	c.mu.Unlock()
 	c.stir()
 	removed, err := c.depart(ctx)
+	// Others take a node that goes without having announced it for one that died.
+	for range 10 {
+		c.announce()
+		if c.gossip.announced() {
+			break
+		}
+		time.Sleep(2 * c.c.Timing.Gossip)
+	}
 	if lerr := c.gossip.leave(time.Second); lerr != nil {
 		c.c.Log.Info("not all nodes may know that this one left", "error", lerr)
 	}

@@ -90,7 +90,8 @@ type FSM interface {
 //
 // Lead, Follow and Members are called by one goroutine, one after another. They may take their time and may
 // call any method but Leave and Stop. Received and Replaced are called in order for each node, for several
-// nodes at a time; while Received blocks, nothing more is received from that node.
+// nodes at a time; while Received blocks, nothing more is received from that node. Stop waits for functions
+// that are under way, so none may wait for what comes after Stop.
 type Events struct {
 	// Lead says that this node leads, from the moment that it has applied all committed commands.
 	Lead func(term uint64)

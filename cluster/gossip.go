@@ -202,7 +202,7 @@ func (g *gossip) announce(m meta) {
 	}
 }
 
-// announced reports whether the newest metadata was handed to other nodes.
+// announced reports whether the newest metadata was sent.
 func (g *gossip) announced() bool { return string(*g.own.Load()) == string(*g.told.Load()) }
 
 func signal(c chan struct{}) {
@@ -220,8 +220,9 @@ func (g *gossip) announcing(ctx context.Context) {
 		case <-g.dirty:
 		}
 		b := g.own.Load()
-		// An error says that the news is not out yet; it stays queued and goes with every full exchange.
-		_ = g.ml.UpdateNode(2 * time.Second)
+		// An error says that the news is not out yet; it stays queued and goes with every full exchange. A
+		// longer wait would hold up the end of the node.
+		_ = g.ml.UpdateNode(4 * g.c.Timing.Gossip)
 		g.told.Store(b)
 	}
 }

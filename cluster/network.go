@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/simnode/simnode/cluster/link"
@@ -37,6 +38,7 @@ type network interface {
 	Send(to string, message []byte) error
 	SendWait(ctx context.Context, to string, message []byte) error
 	Backlog(to string) int
+	Drain(ctx context.Context) error
 	Forget(name string)
 	Close() error
 }
@@ -56,7 +58,7 @@ func listen(c *Config) (*wire, error) {
 		Self:  link.Identity{Cluster: c.Cluster, Name: c.Name, Boot: c.Boot, Version: uint32(c.Version)},
 		Bind:  c.Bind,
 		TLS:   c.TLS,
-		Event: func(e transport.Event) { tell(c.Log, e) },
+		Event: (&teller{log: c.Log}).tell,
 	}
 	_, port, err := net.SplitHostPort(c.Bind)
 	if err != nil {
@@ -93,17 +95,42 @@ func listenOnce(o transport.Options, c *Config) (*wire, error) {
 	return &wire{Transport: t, udp: udp, addr: addr, o: c.mesh()}, nil
 }
 
-// tell logs an event of the transport.
-func tell(log *slog.Logger, e transport.Event) {
+// teller logs what the transport tells, the same thing once a minute.
+type teller struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	told map[string]time.Time
+}
+
+func (t *teller) tell(e transport.Event) {
 	level := slog.LevelWarn
-	if e.What == transport.LinkUp {
+	if e.What == transport.LinkUp || e.What == transport.LinkDown {
 		level = slog.LevelInfo
 	}
 	args := []any{"peer", e.Peer, "addr", e.Addr}
 	if e.Err != nil {
 		args = append(args, "error", e.Err)
 	}
-	log.Log(context.Background(), level, string(e.What), args...)
+	if t.again(fmt.Sprint(e.What, e.Peer, e.Err)) {
+		level = slog.LevelDebug
+	}
+	t.log.Log(context.Background(), level, string(e.What), args...)
+}
+
+// again reports whether a text was told within the last minute.
+func (t *teller) again(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if last, ok := t.told[text]; ok && now.Sub(last) < time.Minute {
+		return true
+	}
+	if t.told == nil || len(t.told) > 1000 {
+		t.told = map[string]time.Time{}
+	}
+	t.told[text] = now
+	return false
 }
 
 // advertised decides where others reach a node that listens on tcp.
@@ -194,6 +221,8 @@ func (w *wire) SendWait(ctx context.Context, to string, message []byte) error {
 }
 
 func (w *wire) Backlog(to string) int { return w.mesh.Backlog(to) }
+
+func (w *wire) Drain(ctx context.Context) error { return w.mesh.Drain(ctx) }
 
 func (w *wire) Forget(name string) { w.mesh.Forget(name) }
 

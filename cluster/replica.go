@@ -139,7 +139,7 @@ func (c *Cluster) founding() (formation uint64, founded bool) {
 // join takes part in the log, which is empty. life is held.
 func (c *Cluster) join(bootstrap bool) error {
 	if c.ctx.Err() != nil {
-		return errStopped
+		return ErrStopped
 	}
 	rep, err := c.newReplica(bootstrap)
 	if err != nil {
