@@ -37,7 +37,7 @@ type PartOptions struct {
 }
 
 // flushAfter is for how long a part with work to do keeps what others wait for.
-const flushAfter = 500 * time.Microsecond
+const flushAfter = 2 * time.Millisecond
 
 // Part is the share of a run that one member of a cluster carries out: the regions that it owns, under
 // grants that come from the coordinator. Its methods are those of control.Executor; they may be called

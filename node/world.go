@@ -131,6 +131,7 @@ func (w *world) assign() ([]int32, error) {
 	owner := make([]int32, w.dense)
 	if w.space == nil {
 		w.assignByID(owner)
+		w.dir.byID(owner, w.regions)
 		return owner, nil
 	}
 	points := make([]partition.Point, w.dense)
