@@ -44,6 +44,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.coordinator(s, status)
 	c.agent(s, status)
 	c.regions(s)
+	c.links(s)
 }
 
 func (c *collector) cluster(s samples) {
@@ -153,4 +154,27 @@ func (c *collector) regions(s samples) {
 		s.gauge("region_grant_seconds", "Bound below which a region may run.", seconds(r.Bound), "region", id)
 		s.gauge("region_next_seconds", "Time of the next event of a region.", seconds(r.Next), "region", id)
 	}
+}
+
+// links tells of the links with other nodes, and of the port that they share.
+func (c *collector) links(s samples) {
+	for _, p := range c.n.cluster.LinkStats() {
+		l := &p.Link
+		s.gauge("link_up", "1 if the other end of a link answers.", truth(p.Up), "node", p.Name)
+		s.gauge("link_backlog_bytes", "Bytes that wait for acknowledgement.", float64(p.Backlog), "node", p.Name)
+		s.counter("link_messages_sent_total", "Messages given to a link.", l.MessagesSent, "node", p.Name)
+		s.counter("link_messages_received_total", "Messages that came over a link.", l.MessagesReceived, "node", p.Name)
+		s.counter("link_bytes_sent_total", "Bytes sent over a link.", l.BytesSent, "node", p.Name)
+		s.counter("link_bytes_received_total", "Bytes that came over a link.", l.BytesReceived, "node", p.Name)
+		s.counter("link_resent_frames_total", "Frames sent again after a connection broke.", l.Resent, "node", p.Name)
+		s.counter("link_duplicate_frames_total", "Frames that came more than once.", l.Duplicates, "node", p.Name)
+		s.counter("link_refused_frames_total", "Frames of other processes, clusters or versions, or malformed.", l.Refused, "node", p.Name)
+		s.counter("link_replaced_total", "How often another process took the place of the other end.", l.Replaced, "node", p.Name)
+		s.counter("link_connections_total", "Connections made.", p.Connects, "node", p.Name)
+		s.counter("link_lost_connections_total", "Connections lost.", p.Lost, "node", p.Name)
+	}
+	n := c.n.cluster.PortCounts()
+	s.counter("port_accepted_total", "Connections accepted.", n.Accepted)
+	s.counter("port_refused_total", "Connections refused for what they said.", n.Refused)
+	s.counter("port_evicted_total", "Connections closed since there were too many strangers.", n.Evicted)
 }
