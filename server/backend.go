@@ -218,7 +218,11 @@ func (b backend) waits(job *control.Job) string {
 	if first := b.machine.state.Load().Current(); first != nil && first.ID != job.ID {
 		return "waiting for the end of " + first.ID
 	}
-	return "waiting for nodes"
+	need := job.Spec.Nodes
+	if need == 0 {
+		need = b.config.JobNodes
+	}
+	return fmt.Sprintf("waiting for %d working nodes, %d are there", need, b.nodes.working())
 }
 
 // decodeResult returns what the log holds of a job's result; nil if there is none.

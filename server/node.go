@@ -433,6 +433,18 @@ func (r *roster) workers(name string) int {
 	return 1
 }
 
+// working counts the nodes that could work for a job.
+func (r *roster) working() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, node := range r.nodes {
+		if node.Role != control.Coordinates && node.Alive && !node.Leaving {
+			n++
+		}
+	}
+	return n
+}
+
 // refusals counts messages that could not be read, and tells seldom enough which of them to log.
 type refusals struct {
 	mu     sync.Mutex

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simnode/simnode/api"
+	"github.com/simnode/simnode/cluster/certs"
 	"github.com/simnode/simnode/control"
 	"github.com/simnode/simnode/models"
 	"github.com/simnode/simnode/node"
@@ -485,6 +486,82 @@ func TestFault1LostMemberIsNamed(t *testing.T) {
 	job = submit(t, c, file(t, "model: probe\n"), control.Spec{Nodes: 2})
 	if p := wait(t, c, job); p.Phase != control.Done {
 		t.Errorf("%+v", p)
+	}
+}
+
+// A node that comes back has the jobs that it had, and their results.
+func TestRestartKeepsResults(t *testing.T) {
+	dir := t.TempDir()
+	keep := func(c *Config) { c.Dir = dir }
+	n := testNode(t, "a", keep)
+	c := client(t, n)
+	job := submit(t, c, file(t, "model: probe\n"), control.Spec{})
+	wait(t, c, job)
+	want := fetch(t, c, job)
+	if err := n.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n = testNode(t, "a", keep)
+	c = client(t, n)
+	next := submit(t, c, file(t, "model: probe\n"), control.Spec{})
+	if next != "job-2" {
+		t.Errorf("the next job is %s", next)
+	}
+	wait(t, c, next)
+	same(t, fetch(t, c, job), want)
+	if _, err := Start(t.Context(), n.config); err == nil || !strings.Contains(err.Error(), "another node is using the data folder") {
+		t.Errorf("a second node in one folder: %v", err)
+	}
+}
+
+// With certificates nodes and clients know one another, and tokens have roles.
+func TestTLSAndTokens(t *testing.T) {
+	dir := t.TempDir()
+	if err := certs.Create(dir, []string{"a", "b", "client"}, []string{"127.0.0.1"}); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := api.ParseTokens([]byte("read 0123456789abcdef-read\noperate 0123456789abcdef-operate\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := func(name string) *certs.Files {
+		files, err := certs.Load(filepath.Join(dir, certs.CAFile), filepath.Join(dir, certs.CertFile(name)), filepath.Join(dir, certs.KeyFile(name)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	nodes := testCluster(t, 2, func(c *Config) { c.Certs, c.Tokens, c.GossipKey = load(c.Name), tokens, make([]byte, 32) })
+	ask := func(token string, own bool) *api.Client {
+		config := load("client").Config()
+		if !own {
+			config.GetClientCertificate = nil
+		}
+		c, err := api.NewClient(api.ClientOptions{Address: "https://" + nodes[1].API(), Token: token, TLS: config, Call: patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	c := ask("", true)
+	job := submit(t, c, file(t, "model: probe\n"), control.Spec{})
+	if p := wait(t, c, job); p.Phase != control.Done {
+		t.Errorf("%+v", p)
+	}
+	var told *api.Error
+	if _, _, err := ask("", false).Status(t.Context(), ""); !errors.As(err, &told) || told.Kind != api.Unauthenticated {
+		t.Errorf("nobody: %v", err)
+	}
+	reader := ask("0123456789abcdef-read", false)
+	if _, jobs, err := reader.Status(t.Context(), ""); err != nil || len(jobs) != 1 {
+		t.Errorf("%d jobs (%v)", len(jobs), err)
+	}
+	if err := reader.Move(t.Context(), job, control.Stopping); !errors.As(err, &told) || told.Kind != api.Forbidden {
+		t.Errorf("a reader: %v", err)
+	}
+	if err := ask("0123456789abcdef-operate", false).Move(t.Context(), job, control.Stopping); !errors.As(err, &told) || told.Kind != api.Conflict {
+		t.Errorf("an operator: %v", err)
 	}
 }
 
