@@ -8,7 +8,8 @@ import (
 
 // What follows shows what is on the way between members, to those who check a run from outside.
 
-// Content tells the times of what an event frame holds from one region for another.
+// Content tells the times of what an event frame holds from one region for another. To is -1 for entities
+// that a region spawned, of which all regions learn.
 type Content struct {
 	From, To int
 	// Events is the least time of an event, Visible the least time from which a publication can be
@@ -24,7 +25,7 @@ func Contents(p *sim.Program, data []byte, yield func(Content)) error {
 		case segmentEvents:
 			yield(d.content(len(p.Kinds)))
 		case segmentBirths:
-			d.u16()
+			yield(Content{From: d.region(MaxRegions), To: -1, Events: sim.Never, Visible: sim.Never})
 			d.take(8 * d.count(8))
 		case segmentDeaths:
 			d.take(8 * d.count(8))

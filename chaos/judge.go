@@ -1,0 +1,155 @@
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/simnode/simnode/control"
+)
+
+// judge looks at jobs that a command ended.
+func (w *world) judge(before, after *control.State) {
+	for _, job := range after.Jobs {
+		was := before.Job(job.ID)
+		if !job.Phase.Ended() || was == nil || was.Phase.Ended() {
+			continue
+		}
+		x := w.user.of(job)
+		if x == nil {
+			w.fail("%s ended, which nobody wants", job.ID)
+			return
+		}
+		lost := false
+		if job.Phase == control.Failed {
+			if lost = w.judgeFailed(job, x); lost {
+				w.lost++
+			} else {
+				w.failed++
+			}
+		} else {
+			w.judgeDone(job, x)
+		}
+		w.user.ended(job, lost)
+	}
+}
+
+// judgeFailed reports whether a job failed for the loss of a node, rather than for a failure of its model.
+func (w *world) judgeFailed(job *control.Job, x *wanted) (lost bool) {
+	if job.Result != nil {
+		w.judgeModel(job, x)
+		return false
+	}
+	name, rest, ok := strings.Cut(strings.TrimPrefix(job.Reason, "node "), " ")
+	m := -1
+	for i, n := range job.Members {
+		if ok && n == name {
+			m = i
+		}
+	}
+	switch {
+	case m < 0:
+	case strings.Contains(rest, "was last heard") || strings.Contains(rest, "was never heard"):
+		return true // judged when it was proposed
+	case strings.Contains(rest, "was restarted") || strings.Contains(rest, "was replaced"):
+		if h := w.hosts[w.byName(name)]; h.p == nil || h.p.boot != job.Boots[m] {
+			return true
+		}
+	}
+	w.fail("%s failed without need: %s", job.ID, job.Reason)
+	return true
+}
+
+// judgeModel judges a job that failed since its model did.
+func (w *world) judgeModel(job *control.Job, x *wanted) {
+	o, ref := w.outcomeOf(job, x)
+	if o == nil {
+		return
+	}
+	switch {
+	case ref.failure == nil:
+		w.fail("%s failed (%s), the undisturbed run does not", job.ID, job.Reason)
+	case job.Reason != ref.failure.Error():
+		w.fail("%s failed with %q, the undisturbed run with %q", job.ID, job.Reason, ref.failure.Error())
+	case o.Seen != ref.below(ref.failure.Time):
+		w.fail("%s failed at %v with %d observations before, the undisturbed run had %d", job.ID, ref.failure.Time, o.Seen, ref.below(ref.failure.Time))
+	}
+}
+
+// judgeDone compares a job that is done with the undisturbed run.
+func (w *world) judgeDone(job *control.Job, x *wanted) {
+	if job.Result == nil {
+		if !x.stopped || job.Epoch != 0 {
+			w.fail("%s is done without a result: %s", job.ID, job.Reason)
+		}
+		return
+	}
+	o, ref := w.outcomeOf(job, x)
+	if o == nil {
+		return
+	}
+	switch {
+	case o.How == control.EndInterrupted && !x.stopped:
+		w.fail("%s was interrupted at %v, though nobody stopped it", job.ID, o.End)
+		return
+	case o.How == control.EndInterrupted:
+		var err error
+		if ref, err = runReference(x.spec.program, o.End, x.spec.trace); err != nil {
+			w.fail("%v", err)
+			return
+		}
+	case ref.failure == nil && (o.How == control.EndStopped) != ref.stopped:
+		w.fail("%s ended at %v by %v, the undisturbed run at %v (stopped by an entity: %t)", job.ID, o.End, o.How, ref.end, ref.stopped)
+		return
+	}
+	if ref.failure != nil {
+		w.fail("%s is done, the undisturbed run fails: %v", job.ID, ref.failure)
+		return
+	}
+	got := fmt.Sprintf("digest %016x, %d events, %d entities, results %s, %d observations up to %v", o.Digest, o.Events, o.Entities, o.Results, o.Seen, o.End)
+	want := fmt.Sprintf("digest %016x, %d events, %d entities, results %s, %d observations up to %v", ref.digest, ref.events, ref.entities, ref.results, len(ref.obs), ref.end)
+	if got != want {
+		w.fail("%s ended with %s; the undisturbed run with %s", job.ID, got, want)
+	}
+}
+
+func (w *world) outcomeOf(job *control.Job, x *wanted) (*outcome, *reference) {
+	o := &outcome{}
+	if err := json.Unmarshal(job.Result, o); err != nil {
+		w.fail("result of %s: %v", job.ID, err)
+		return nil, nil
+	}
+	ref, err := w.references.of(x.spec.program, x.spec.trace)
+	if err != nil {
+		w.fail("%v", err)
+		return nil, nil
+	}
+	return o, ref
+}
+
+// wellFor is how long a node may be well without being heard: links and pings need some time.
+const wellFor = 2 * time.Second
+
+// proposed judges a command when a coordinator proposes it: a node that it calls lost must have been
+// silent for so long, and not because it was not listened to.
+func (t *truth) proposed(p *process, c *control.Command) {
+	e := c.End
+	if e == nil || e.Phase != control.Failed || e.Result != nil {
+		return
+	}
+	name, rest, _ := strings.Cut(strings.TrimPrefix(e.Reason, "node "), " ")
+	m := t.w.byName(name)
+	if m < 0 || !strings.Contains(rest, "was last heard") && !strings.Contains(rest, "was never heard") {
+		return
+	}
+	now, cfg := t.w.now, &t.w.settings.config
+	silent := now - t.heard[p.i][m]
+	least := scaled(cfg.LostAfter, 1/p.rate) - scaled(cfg.SilentAfter, float64(p.jolts)/p.rate)
+	if silent < least-t.w.settings.tick {
+		t.w.fail("%s calls %s lost, which it heard %v ago: %s", p.boot, name, silent, e.Reason)
+	}
+	if since := t.well[p.i][m]; since >= 0 && min(now-since, silent) > wellFor {
+		t.w.fail("%s calls %s lost, which has run and been reachable for %v: %s", p.boot, name, now-since, e.Reason)
+	}
+}
