@@ -117,8 +117,8 @@ func (c *coordinated) leader(not string) *daemon {
 	return nil
 }
 
-// reach waits until the job has reached a simulated time, in seconds.
-func (c *coordinated) reach(at float64) {
+// reach waits until the job has reached a simulated time, in seconds, and returns where it is.
+func (c *coordinated) reach(at float64) float64 {
 	c.t.Helper()
 	for range 1200 {
 		s := statusOf(c.t, c.clients)
@@ -127,11 +127,12 @@ func (c *coordinated) reach(at float64) {
 		case s.Jobs[0].Phase.Ended():
 			c.t.Fatalf("the job has ended: %+v", s.Jobs[0])
 		case s.Jobs[0].Progress != nil && s.Jobs[0].Progress.Time >= at:
-			return
+			return s.Jobs[0].Progress.Time
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	c.t.Fatalf("the job does not reach %v s", at)
+	return 0
 }
 
 // slowScenario is one that takes some seconds.
@@ -162,19 +163,20 @@ func (c *coordinated) finish(file string) {
 
 // FAULTS row 2: coordinators that own no regions are killed again and again, and come back.
 func TestFault2CoordinatorsKilled(t *testing.T) {
+	t.Parallel()
 	kills, coords := 20, 5
 	if testing.Short() {
 		kills, coords = 2, 3
 	}
 	c := newCoordinated(t, coords, 2)
 	file := filepath.Join(folder(t, map[string]string{"s.yaml": slowScenario}), "s.yaml")
-	end := fmt.Sprint(6*kills+6) + " s"
+	end := fmt.Sprint(30*kills+20) + " s"
 	if r := simnode(t.Context(), "submit", file, "--end", end, "--cluster", c.clients); r.code != Done {
 		t.Fatalf("exit %d: %s", r.code, r.stderr)
 	}
-	killed := ""
-	for i := range kills {
-		c.reach(float64(1 + 4*i))
+	killed, at := "", 0.0
+	for range kills {
+		at = c.reach(at + 1) // It goes on under each of them.
 		leader := c.leader(killed)
 		leader.kill()
 		killed = leader.name
@@ -191,6 +193,7 @@ func TestFault2CoordinatorsKilled(t *testing.T) {
 // FAULTS rows 9 and 10: a coordinator is stopped, another one takes over, and what the first still sends when
 // it goes on is refused.
 func TestFault10CoordinatorPaused(t *testing.T) {
+	t.Parallel()
 	c := newCoordinated(t, 3, 2)
 	file := filepath.Join(folder(t, map[string]string{"s.yaml": slowScenario}), "s.yaml")
 	if r := simnode(t.Context(), "submit", file, "--end", "20 s", "--cluster", c.clients); r.code != Done {

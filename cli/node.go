@@ -103,9 +103,15 @@ func (e *env) node(ctx context.Context, flags *pflag.FlagSet, f *nodeFlags) erro
 	return nil
 }
 
-// removeData removes a data folder, and the one that held the folders of all nodes if it was the last.
-func removeData(dir string) error {
-	err := os.RemoveAll(dir)
+// removeData removes a data folder that is still in use, and the one that held the folders of all nodes if it
+// was the last.
+func removeData(dir string) (err error) {
+	for range 50 {
+		if err = os.RemoveAll(dir); err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond) // A file was made meanwhile.
+	}
 	_ = os.Remove(filepath.Dir(dir)) // Others may be there still.
 	return err
 }
