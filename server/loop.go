@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/simnode/simnode/cluster/link"
 	"github.com/simnode/simnode/control"
 )
@@ -66,6 +68,9 @@ type loop struct {
 	waiting                map[string][][]byte
 	order                  []string
 	outputs                atomic.Int64
+	// reported is when this node reported first since it was granted something; zero if it did not.
+	reported time.Time
+	answers  prometheus.Histogram
 
 	shown atomic.Pointer[loopStatus]
 }
@@ -87,6 +92,10 @@ func newLoop(self, boot string, cfg control.Config, exec *executor, log *slog.Lo
 		log: log, start: time.Now(), signal: make(chan struct{}, 1), waiting: map[string][][]byte{},
 	}
 	l.turned = sync.NewCond(&l.mu)
+	l.answers = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "simnode_grant_wait_seconds", Help: "From a report of this node to the next bounds that it was granted.",
+		Buckets: prometheus.ExponentialBuckets(5e-6, 1.3, 48),
+	})
 	l.show(0)
 	return l
 }
@@ -255,6 +264,10 @@ func (l *loop) sort(in control.Input) {
 			l.forCoord = append(l.forCoord, in)
 			return
 		}
+		if _, ok := in.Message.(*control.Grants); ok && !l.reported.IsZero() {
+			l.answers.Observe(time.Since(l.reported).Seconds())
+			l.reported = time.Time{}
+		}
 	case control.Lead, control.Follow, control.Members:
 		l.forCoord = append(l.forCoord, in)
 		return
@@ -310,6 +323,9 @@ func (l *loop) note(n control.Note) {
 
 // send puts a message on its link, or before the machine of this node.
 func (l *loop) send(s control.Send) {
+	if _, ok := s.Message.(*control.Report); ok && l.reported.IsZero() {
+		l.reported = time.Now()
+	}
 	if s.To == l.self {
 		l.sort(control.Heard{From: l.self, Boot: l.boot, Message: s.Message})
 		return

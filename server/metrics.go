@@ -45,6 +45,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.agent(s, status)
 	c.regions(s)
 	c.links(s)
+	c.n.loop.answers.Collect(to)
 }
 
 func (c *collector) cluster(s samples) {
