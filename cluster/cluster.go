@@ -328,6 +328,14 @@ func (c *Cluster) sendSelf(payload []byte) error {
 // Backlog returns how many bytes wait on the link to a node.
 func (c *Cluster) Backlog(to string) int { return c.net.Backlog(to) }
 
+// Boot returns the boot id of the process that the link to a node leads to, "" while none is known.
+func (c *Cluster) Boot(of string) string {
+	if _, ok := c.resolve(of); !ok {
+		return ""
+	}
+	return c.net.Boot(of)
+}
+
 // Drain waits until all nodes have acknowledged what was sent to them.
 func (c *Cluster) Drain(ctx context.Context) error { return c.net.Drain(ctx) }
 

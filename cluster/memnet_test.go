@@ -263,6 +263,7 @@ func (m *memNode) Links(_ func(string) (string, bool), received func(string, str
 func (m *memNode) Send(string, []byte) error                      { return errors.New("no links here") }
 func (m *memNode) SendWait(context.Context, string, []byte) error { return errors.New("no links here") }
 func (m *memNode) Backlog(string) int                             { return 0 }
+func (m *memNode) Boot(string) string                             { return "" }
 func (m *memNode) Drain(context.Context) error                    { return nil }
 func (m *memNode) Forget(string)                                  {}
 

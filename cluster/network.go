@@ -38,6 +38,7 @@ type network interface {
 	Send(to string, message []byte) error
 	SendWait(ctx context.Context, to string, message []byte) error
 	Backlog(to string) int
+	Boot(of string) string
 	Drain(ctx context.Context) error
 	Forget(name string)
 	Close() error
@@ -221,6 +222,8 @@ func (w *wire) SendWait(ctx context.Context, to string, message []byte) error {
 }
 
 func (w *wire) Backlog(to string) int { return w.mesh.Backlog(to) }
+
+func (w *wire) Boot(of string) string { return w.mesh.Boot(of) }
 
 func (w *wire) Drain(ctx context.Context) error { return w.mesh.Drain(ctx) }
 

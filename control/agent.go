@@ -123,7 +123,13 @@ func (a *Agent) at(epoch uint64) *share {
 	return a.share
 }
 
-func (a *Agent) send(to string, m Message) { a.out = append(a.out, Send{to, m}) }
+func (a *Agent) send(to string, m Message) { a.out = append(a.out, Send{To: to, Message: m}) }
+
+// sendMember sends a message to the process that is member m.
+func (a *Agent) sendMember(m int, message Message) {
+	job := a.share.job
+	a.out = append(a.out, Send{job.Members[m], job.Boots[m], message})
+}
 
 // tell sends a message to the coordinator, if there is one.
 func (a *Agent) tell(m Message) {

@@ -150,7 +150,7 @@ func (c *Coordinator) note(level Level, text string, fields ...string) {
 }
 
 func (c *Coordinator) send(m int, message Message) {
-	c.out = append(c.out, Send{c.run.job.Members[m], message})
+	c.out = append(c.out, Send{To: c.run.job.Members[m], Message: message})
 }
 
 func (c *Coordinator) header() Header { return Header{c.run.job.Epoch, c.term} }

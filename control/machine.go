@@ -78,10 +78,13 @@ const (
 type Output interface{ output() }
 
 type (
-	// Send puts a message on the link to a node; to the own node too.
+	// Send puts a message on the link to a node; to the own node too. Where Boot is not empty it is for
+	// that process of the node: as long as the link leads to another one, or to none, the message waits. A
+	// link that meets another process drops what the one before had not taken, and nobody would send it
+	// again.
 	Send struct {
-		To      string
-		Message Message
+		To, Boot string
+		Message  Message
 	}
 	// Propose asks to append a command to the log. It may be lost, and may be applied later even if
 	// it seemed lost; commands are idempotent by their Key.

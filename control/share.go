@@ -178,7 +178,7 @@ func (a *Agent) pass(c *Collected) {
 		s.sent[b.To] = b.Number
 		a.counts.BatchesOut++
 		a.counts.BytesOut += uint64(len(b.Data))
-		a.send(s.job.Members[b.To], &Batch{s.between(), b.Number, b.Data})
+		a.sendMember(b.To, &Batch{s.between(), b.Number, b.Data})
 	}
 	if len(c.Observations) > 0 {
 		s.asides.Observed++
@@ -189,7 +189,7 @@ func (a *Agent) pass(c *Collected) {
 				return
 			}
 		} else {
-			a.send(s.job.Members[s.job.Recorder], &Observed{s.between(), s.asides.Observed, c.Observations})
+			a.sendMember(s.job.Recorder, &Observed{s.between(), s.asides.Observed, c.Observations})
 		}
 	}
 	s.asides.StopAsked = s.asides.StopAsked || c.StopAsked
@@ -368,7 +368,7 @@ func (a *Agent) beginCut() {
 	}
 	for m, data := range parcels {
 		if m != s.me {
-			a.send(s.job.Members[m], &Parcel{s.between(), s.cut.number, s.cut.at, data})
+			a.sendMember(m, &Parcel{s.between(), s.cut.number, s.cut.at, data})
 		}
 	}
 	a.takeParcels()
@@ -480,7 +480,7 @@ func (a *Agent) finalPart(in FinalPart) {
 		a.try(a.exec.RecordFinal(s.me, in.Data, in.Last))
 		return
 	}
-	a.send(s.job.Members[s.job.Recorder], &Final{s.between(), in.Data, in.Last})
+	a.sendMember(s.job.Recorder, &Final{s.between(), in.Data, in.Last})
 }
 
 func (a *Agent) recording(in Recording) {

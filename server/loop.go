@@ -29,10 +29,14 @@ const (
 )
 
 // links is what the loop needs of the links. Send queues without waiting; it returns link.ErrFull where
-// there is no room.
+// there is no room. Boot is the process that a link leads to, "" while none is known.
 type links interface {
 	Send(to string, payload []byte) error
+	Boot(of string) string
 }
+
+// lane is what goes to a node, or to one process of it; what goes on one keeps its order.
+type lane struct{ to, boot string }
 
 // loop is the one goroutine that owns the protocol's machines.
 type loop struct {
@@ -65,8 +69,8 @@ type loop struct {
 	spareAgent, spareCoord []control.Input
 	spare                  []control.Input
 	epoch                  uint64
-	waiting                map[string][][]byte
-	order                  []string
+	waiting                map[lane][][]byte
+	order                  []lane
 	outputs                atomic.Int64
 	// reported is when this node reported first since it was granted something; zero if it did not.
 	reported time.Time
@@ -89,7 +93,7 @@ type loopStatus struct {
 func newLoop(self, boot string, cfg control.Config, exec *executor, log *slog.Logger) *loop {
 	l := &loop{
 		self: self, boot: boot, agent: control.NewAgent(self, boot, cfg, exec), coord: control.NewCoordinator(self, cfg), exec: exec,
-		log: log, start: time.Now(), signal: make(chan struct{}, 1), waiting: map[string][][]byte{},
+		log: log, start: time.Now(), signal: make(chan struct{}, 1), waiting: map[lane][][]byte{},
 	}
 	l.turned = sync.NewCond(&l.mu)
 	l.answers = prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -330,27 +334,30 @@ func (l *loop) send(s control.Send) {
 		l.sort(control.Heard{From: l.self, Boot: l.boot, Message: s.Message})
 		return
 	}
-	payload := control.Append(make([]byte, 1, 64), s.Message)
+	to, payload := lane{s.To, s.Boot}, control.Append(make([]byte, 1, 64), s.Message)
 	payload[0] = payloadControl
-	if len(l.waiting[s.To]) == 0 && l.offer(s.To, payload) {
+	if len(l.waiting[to]) == 0 && l.offer(to, payload) {
 		return
 	}
-	if len(l.waiting[s.To]) == 0 {
-		l.order = append(l.order, s.To)
+	if len(l.waiting[to]) == 0 {
+		l.order = append(l.order, to)
 	}
-	l.waiting[s.To] = append(l.waiting[s.To], payload)
+	l.waiting[to] = append(l.waiting[to], payload)
 	l.outputs.Add(int64(len(payload)))
 }
 
 // offer hands a payload to a link and reports whether it is dealt with.
-func (l *loop) offer(to string, payload []byte) bool {
-	err := l.links.Send(to, payload)
+func (l *loop) offer(to lane, payload []byte) bool {
+	if to.boot != "" && l.links.Boot(to.to) != to.boot {
+		return false
+	}
+	err := l.links.Send(to.to, payload)
 	if errors.Is(err, link.ErrFull) {
 		return false
 	}
 	if err != nil {
 		// The node is not there, or this one ends: the protocol finds out that nothing comes.
-		l.log.Debug("a message was not sent", "to", to, "error", err)
+		l.log.Debug("a message was not sent", "to", to.to, "error", err)
 	}
 	return true
 }

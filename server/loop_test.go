@@ -23,7 +23,12 @@ type narrow struct {
 	mu   sync.Mutex
 	room map[string]int
 	got  map[string][]string
+	// boot is the process that a link leads to.
+	boot map[string]string
 }
+
+// Boot implements links.
+func (l *narrow) Boot(of string) string { return l.boot[of] }
 
 // Send implements links.
 func (l *narrow) Send(to string, payload []byte) error {
@@ -85,6 +90,34 @@ func TestLoopKeepsOrderOverFullLinks(t *testing.T) {
 			t.Fatalf("%d bytes for %v are left", loop.outputs.Load(), loop.order)
 		}
 	})
+}
+
+// What is for one process of a node waits until the link leads to it; what is for any does not wait for it.
+func TestLoopWaitsForTheProcessThatIsMeant(t *testing.T) {
+	l := &narrow{room: map[string]int{"b": 10}, got: map[string][]string{}, boot: map[string]string{}}
+	loop := quietLoop(l)
+	send := func(boot string, number uint64) {
+		loop.send(control.Send{To: "b", Boot: boot, Message: &control.Batch{Number: number}})
+	}
+	for _, at := range []struct {
+		boot string
+		want []string
+	}{{"", []string{"9"}}, {"old", []string{"9"}}, {"new", []string{"9", "1", "2"}}} {
+		l.boot["b"] = at.boot
+		if at.boot == "" {
+			send("new", 1)
+			send("new", 2)
+			send("", 9)
+		}
+		loop.flush()
+		if !slices.Equal(l.got["b"], at.want) {
+			t.Fatalf("with process %q at the other end it got %v, want %v", at.boot, l.got["b"], at.want)
+		}
+	}
+	send("new", 3)
+	if !slices.Equal(l.got["b"], []string{"9", "1", "2", "3"}) || loop.outputs.Load() != 0 {
+		t.Fatalf("got %v, %d bytes are left", l.got["b"], loop.outputs.Load())
+	}
 }
 
 // A link that stays full makes the run slow down; when it has room again the run goes on.

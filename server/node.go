@@ -150,6 +150,16 @@ func (l *lateLinks) Send(to string, payload []byte) error {
 	}
 }
 
+// Boot implements links.
+func (l *lateLinks) Boot(of string) string {
+	select {
+	case <-l.ready:
+		return l.links.Boot(of)
+	case <-l.done:
+		return ""
+	}
+}
+
 func (n *Node) clusterConfig(boot string) cluster.Config {
 	c := &n.config
 	advertised := c.APIAdvertise

@@ -27,6 +27,9 @@ type wires struct {
 	lose bool
 }
 
+// Boot implements links.
+func (w *wires) Boot(string) string { return "" }
+
 // Send implements links.
 func (w *wires) Send(to string, payload []byte) error {
 	w.mu.Lock()

@@ -133,6 +133,18 @@ func (m *Mesh) Backlog(name string) int {
 	return p.session.Backlog()
 }
 
+// Boot returns the boot id of the process that the link with a node leads to, "" while that is unknown. It
+// makes a link where there is none, as Send does.
+func (m *Mesh) Boot(name string) string {
+	p, err := m.peer(name)
+	if err != nil {
+		return ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session.Peer()
+}
+
 // Drain waits until all nodes have acknowledged all that was sent.
 func (m *Mesh) Drain(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
