@@ -73,6 +73,10 @@ type Config struct {
 	// a way that leaves its content unknown. It must end the process: the other nodes go on without it.
 	// By default it prints the reason and exits with status 1.
 	Failed func(error)
+
+	// Entries applied until a snapshot is taken, and entries kept behind one. Few kept entries let a
+	// returning leader be sent snapshots in a loop. Tests set less.
+	snapshotAfter, kept uint64
 }
 
 // FSM is the state that the log decides. Its methods are called by one goroutine at a time.
@@ -155,6 +159,7 @@ func (c *Config) check() error {
 	c.Expected = cmp.Or(c.Expected, 1)
 	c.Role = cmp.Or(c.Role, control.Both)
 	c.Timing = c.Timing.or(LAN())
+	c.snapshotAfter, c.kept = cmp.Or(c.snapshotAfter, 4096), cmp.Or(c.kept, 10240)
 	if c.Failed == nil {
 		c.Failed = func(err error) {
 			fmt.Fprintf(os.Stderr, "simnode: node %s ends: %v\n", c.Name, err)

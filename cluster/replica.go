@@ -31,9 +31,8 @@ func raftConfig(c *Config) *raft.Config {
 	rc.LocalID = raft.ServerID(c.Name)
 	rc.HeartbeatTimeout, rc.ElectionTimeout = t.Heartbeat, t.Heartbeat
 	rc.LeaderLeaseTimeout, rc.CommitTimeout = t.Lease, t.Commit
-	rc.SnapshotThreshold, rc.SnapshotInterval = 4096, 30*time.Second
-	// Few trailing entries let a returning leader be sent snapshots in a loop.
-	rc.TrailingLogs = 10240
+	rc.SnapshotThreshold, rc.SnapshotInterval = c.snapshotAfter, 30*time.Second
+	rc.TrailingLogs = c.kept
 	rc.NoLegacyTelemetry = true
 	rc.ShutdownOnRemove = false
 	rc.Logger = raftLogger(c.Log)

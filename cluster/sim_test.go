@@ -659,13 +659,14 @@ func TestSnapshotReachesANewNode(t *testing.T) {
 
 // Nodes come and go, 10,000 times with SIMNODE_LONG=1, and nothing is left of them.
 func TestJoinsAndLeavesLeaveNothingBehind(t *testing.T) {
-	rounds := 150
+	rounds := 120
 	if long() {
 		rounds = 10000
 	}
 	synctest.Test(t, func(t *testing.T) {
 		tc := memCluster(t, 2, func(i int, c *Config) {
-			if c.Expected = 1; i == 1 {
+			c.Expected, c.snapshotAfter, c.kept = 1, 50, 100
+			if i == 1 {
 				c.Role = control.Works
 			}
 		})

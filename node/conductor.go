@@ -55,6 +55,9 @@ func (c *conductor) settled(r *region, next sim.Time) {
 	c.check(c.solver.Report(lbts.Report{Region: r.id, Next: next}))
 }
 
+// eager implements pace: no better bound comes unless a region is run.
+func (c *conductor) eager(*region) bool { return true }
+
 // held implements pace: no region runs, so that the end of a halted run can be set.
 func (c *conductor) held() {
 	c.setHalt()

@@ -38,6 +38,9 @@ type pace interface {
 	// idle is called where no region can run and none is running; it reports whether the worker should
 	// wait for a change.
 	idle() bool
+	// eager reports whether a region should be run up to a bound inside a bucket, where nothing else can
+	// be run.
+	eager(r *region) bool
 	// held is called while the crew is held and no region is running.
 	held()
 }
@@ -67,8 +70,8 @@ type crew struct {
 	waiting int
 	// hold keeps regions from being taken.
 	hold bool
-	// cap is the time of the next cut, or the end, or otherwise the largest bound: running up to it is
-	// worth as much as running to the end of a bucket.
+	// cap is the time of the next cut, or the end: running up to it is worth as much as running to the end
+	// of a bucket.
 	cap sim.Time
 
 	over     bool
@@ -247,7 +250,7 @@ func (c *crew) choose(id int) (int, sim.Time) {
 		if next >= bound {
 			continue
 		}
-		rank := c.rank(k%c.workers == id, bound, r.queue.endOf(next))
+		rank := c.rank(r, k%c.workers == id, bound, r.queue.endOf(next))
 		if rank > bestRank || rank == bestRank && rank > 0 && next < bestNext {
 			best, bestBound, bestRank, bestNext = i, bound, rank, next
 		}
@@ -257,13 +260,13 @@ func (c *crew) choose(id int) (int, sim.Time) {
 
 // rank says how much a worker should like to run a region: 0 not at all. whole is the end of the bucket
 // of its next event.
-func (c *crew) rank(mine bool, bound, whole sim.Time) int {
+func (c *crew) rank(r *region, mine bool, bound, whole sim.Time) int {
 	switch {
 	case bound >= min(whole, c.cap) && mine:
 		return 3
 	case bound >= min(whole, c.cap):
 		return 2
-	case c.running == 0:
+	case c.running == 0 && c.pace.eager(r):
 		return 1
 	}
 	return 0

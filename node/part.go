@@ -39,6 +39,9 @@ type PartOptions struct {
 // flushAfter is for how long a part with work to do keeps what others wait for.
 const flushAfter = 2 * time.Millisecond
 
+// patience is for how long workers without a whole bucket to run wait for a better bound.
+const patience = 300 * time.Microsecond
+
 // Part is the share of a run that one member of a cluster carries out: the regions that it owns, under
 // grants that come from the coordinator. Its methods are those of control.Executor; they may be called
 // while workers run, from one goroutine at a time.
@@ -62,12 +65,19 @@ type Part struct {
 	// By member: event frames sent and received, and what goes into the next one.
 	frames, received []uint64
 	outgoing         [][]*piece
+	// spares are pieces that were sent, for their room.
+	spares []*piece
 
 	// stats of the regions, as their last turns left them.
 	stats     []RegionStats
 	stopAsked bool
 	changes   bool
 	flushed   time.Time
+	// granted is when a bound was raised last. staffed says that there are workers, alarm wakes them when
+	// they have waited long enough for a better bound.
+	granted time.Time
+	staffed bool
+	alarm   *time.Timer
 	// cutting is the time of the cut under way, or negative.
 	cutting  sim.Time
 	cuts     int
@@ -138,6 +148,7 @@ func newPart(w *world, o PartOptions) *Part {
 	p.spin = false
 	p.turnEvents = o.TurnEvents
 	p.shape = w.shape()
+	p.setCap(0)
 	p.next, p.bounds = make([]sim.Time, w.regions), make([]sim.Time, w.regions)
 	p.waits, p.dirty = make([][]lbts.Grant, w.regions), make([]bool, w.regions)
 	p.sent, p.got = make([][]sim.Time, w.regions), make([][]uint64, w.regions)
@@ -158,8 +169,18 @@ func newPart(w *world, o PartOptions) *Part {
 	return p
 }
 
+// setCap sets where regions will be stopped next after a cut at time t, as the coordinator does; it may stop
+// them earlier.
+func (p *Part) setCap(t sim.Time) {
+	p.cap = min(p.shape.End, t.Add(p.shape.CutEvery))
+	if every := p.shape.StopEvery; every > 0 {
+		p.cap = min(p.cap, (t - t%sim.Time(every)).Add(every))
+	}
+}
+
 // Start starts the workers.
 func (p *Part) Start() {
+	p.staffed = true
 	for id := range p.workers {
 		p.employ(&p.group, id)
 	}
@@ -168,6 +189,11 @@ func (p *Part) Start() {
 // Stop ends the workers and waits for them; a handler that is running is waited for.
 func (p *Part) Stop() {
 	p.stop()
+	p.mu.Lock()
+	if p.alarm != nil {
+		p.alarm.Stop()
+	}
+	p.mu.Unlock()
 	p.group.Wait()
 }
 
@@ -222,17 +248,43 @@ func (p *Part) settled(r *region, next sim.Time) {
 	p.stats[r.id] = r.stats()
 	p.stopAsked = p.stopAsked || r.stopAsked
 	for m, piece := range r.pieces {
-		if piece == nil {
+		if piece == nil || len(piece.data) == 0 {
 			continue
 		}
 		for _, s := range piece.sent {
 			p.sent[r.id][s.region] = min(p.sent[r.id][s.region], s.least)
 		}
 		p.outgoing[m] = append(p.outgoing[m], piece)
-		r.pieces[m] = nil
+		r.pieces[m] = p.sparePiece()
 	}
 	if time.Since(p.flushed) > flushAfter {
 		p.options.Wake()
+	}
+}
+
+// sparePiece returns an empty piece with room, or nil if there is none.
+func (p *Part) sparePiece() *piece {
+	n := len(p.spares)
+	if n == 0 {
+		return nil
+	}
+	spare := p.spares[n-1]
+	p.spares = p.spares[:n-1]
+	return spare
+}
+
+// recycle takes back pieces that were copied into frames.
+func (p *Part) recycle(outgoing [][]*piece) {
+	if len(outgoing) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pieces := range outgoing {
+		for _, piece := range pieces {
+			piece.data, piece.sent = piece.data[:0], piece.sent[:0]
+		}
+		p.spares = append(p.spares, pieces...)
 	}
 }
 
@@ -246,6 +298,24 @@ func (p *Part) idle() bool {
 
 // held implements pace.
 func (p *Part) held() { p.options.Wake() }
+
+// eager implements pace. What comes for a bucket that is open costs more than what comes before, and a
+// better bound is mostly on its way: a part waits a little for it. Where buckets are small against the
+// lookahead, some region of the run always has a whole one below its bound.
+func (p *Part) eager(r *region) bool {
+	if !p.staffed || r.queue.width() > p.w.lookahead/2 || time.Since(p.granted) >= patience {
+		return true
+	}
+	if p.alarm == nil {
+		p.alarm = time.AfterFunc(patience, func() {
+			p.mu.Lock()
+			p.alarm = nil
+			p.changed()
+			p.mu.Unlock()
+		})
+	}
+	return false
+}
 
 // Grant raises the bounds of regions, of each once the batches that it needs have come.
 func (p *Part) Grant(grants []lbts.Grant) error {
@@ -272,7 +342,7 @@ func (p *Part) accept(g lbts.Grant) {
 	case g.Bound <= p.bounds[g.Region]:
 	case p.counts(g):
 		p.bounds[g.Region] = g.Bound
-		p.cap = max(p.cap, g.Bound)
+		p.granted = time.Now()
 	default:
 		g.Needs = append([]lbts.Need(nil), g.Needs...)
 		p.waits[g.Region] = append(p.waits[g.Region], g)
@@ -387,6 +457,7 @@ func (p *Part) Collect() control.Collected {
 	for i := range c.Batches {
 		c.Batches[i].Data = join(outgoing[i])
 	}
+	p.recycle(outgoing)
 	c.Observations = appendObservations(nil, pending)
 	return c
 }
@@ -507,6 +578,7 @@ func (p *Part) EndCut() ([]sim.Time, error) {
 	if p.cutting < 0 {
 		return nil, errors.New("engine fault: the end of a cut that was not begun")
 	}
+	p.setCap(p.cutting)
 	p.cutting = -1
 	p.cuts++
 	var list []sim.Time

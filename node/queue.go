@@ -221,6 +221,9 @@ func (q *queue) dayEnd() sim.Time {
 	return q.endOf(q.peek())
 }
 
+// width returns how long a day is.
+func (q *queue) width() sim.Duration { return 1 << q.shift }
+
 // endOf returns the end of the day that t lies in.
 func (q *queue) endOf(t sim.Time) sim.Time {
 	if t == sim.Never {
