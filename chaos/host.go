@@ -24,6 +24,8 @@ type host struct {
 	// boots counts its processes; p is the one that runs, nil if none does.
 	boots int
 	p     *process
+	// deaths counts the processes that died.
+	deaths int
 	// pauses counts what stops it; slow and disk are how many times as slow it is.
 	pauses     int
 	slow, disk float64
@@ -70,14 +72,21 @@ type process struct {
 // peer is a link to another node.
 type peer struct {
 	session *link.Session
-	// waiting is what the link has no room for.
-	waiting [][]byte
-	bytes   int
-	dirty   bool
+	// waiting is what the link has no room for, or what it does not lead to yet: for any process of the node,
+	// and for one of it.
+	waiting, meant []payload
+	bytes          int
+	dirty          bool
 	// armed is when the timer fires, 0 if it does not.
 	armed time.Duration
 	// seen remembers what frames brought, for a mutant that takes them in again.
 	seen map[uint32][][]byte // looked up, never iterated
+}
+
+// payload is a message for a node, or for one process of it.
+type payload struct {
+	boot string
+	data []byte
 }
 
 // item is something that comes to a process from outside.
@@ -139,6 +148,7 @@ func (h *host) kill() {
 	}
 	h.w.note("%s dies", p.boot)
 	p.over, h.p = true, nil
+	h.deaths++
 	h.durable = p.applied
 	h.w.log.died(h.i)
 	h.w.gossip.forget(h.i)
@@ -319,7 +329,7 @@ func (p *process) followed(state *control.State) {
 	p.epoch = epoch
 	for _, l := range p.peers {
 		if l != nil {
-			l.waiting, l.bytes = nil, 0
+			l.waiting, l.meant, l.bytes = nil, nil, 0
 		}
 	}
 }
@@ -363,6 +373,7 @@ func (p *process) hears(h *control.Heard) {
 	s := p.exec.share
 	if m, ok := h.Message.(*control.Assume); ok && s != nil && m.Epoch == s.job.Epoch {
 		p.term = max(p.term, m.Term)
+		s.truth.assumed(m.Term)
 	}
 }
 
@@ -396,9 +407,13 @@ func (p *process) send(s control.Send) {
 			continue
 		}
 		l := p.peers[to]
-		payload := control.Append(make([]byte, 0, 64), m)
-		l.waiting = append(l.waiting, payload)
-		l.bytes += len(payload)
+		x := payload{s.Boot, control.Append(make([]byte, 0, 64), m)}
+		if x.boot == "" || p.w.mutant.sendsToAny() {
+			l.waiting = append(l.waiting, x)
+		} else {
+			l.meant = append(l.meant, x)
+		}
+		l.bytes += len(x.data)
 		l.dirty = true
 	}
 }
@@ -411,16 +426,8 @@ func (p *process) flush() {
 			continue
 		}
 		l.dirty = false
-		for len(l.waiting) > 0 {
-			if err := l.session.Send(l.waiting[0]); err != nil {
-				if !errors.Is(err, link.ErrFull) {
-					p.w.fail("%s cannot send to %s: %v", p.boot, nodeName(j), err)
-				}
-				break
-			}
-			l.bytes -= len(l.waiting[0])
-			l.waiting = l.waiting[1:]
-		}
+		l.waiting = p.offer(l, j, l.waiting)
+		l.meant = p.offer(l, j, l.meant)
 		for {
 			f, ok := l.session.Next(p.steady())
 			if !ok {
@@ -433,6 +440,25 @@ func (p *process) flush() {
 	if before && !p.exec.crowded() {
 		p.exec.wake() // a backlog may have ended
 	}
+}
+
+// offer hands a link what it has room for and leads to, and returns the rest.
+func (p *process) offer(l *peer, j int, list []payload) []payload {
+	for len(list) > 0 {
+		x := &list[0]
+		if x.boot != "" && l.session.Peer() != x.boot && !p.w.mutant.sendsToAny() {
+			break
+		}
+		if err := l.session.Send(x.data); err != nil {
+			if !errors.Is(err, link.ErrFull) {
+				p.w.fail("%s cannot send to %s: %v", p.boot, nodeName(j), err)
+			}
+			break
+		}
+		l.bytes -= len(x.data)
+		list = list[1:]
+	}
+	return list
 }
 
 // arm sets the timer of a link.

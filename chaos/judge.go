@@ -143,6 +143,10 @@ func (t *truth) proposed(p *process, c *control.Command) {
 	if m < 0 || !strings.Contains(rest, "was last heard") && !strings.Contains(rest, "was never heard") {
 		return
 	}
+	if t.verdict == e.Reason {
+		return // proposed again, since it does not see it in the log yet
+	}
+	t.verdict = e.Reason
 	now, cfg := t.w.now, &t.w.settings.config
 	silent := now - t.heard[p.i][m]
 	least := scaled(cfg.LostAfter, 1/p.rate) - scaled(cfg.SilentAfter, float64(p.jolts)/p.rate)

@@ -54,7 +54,7 @@ type crowd struct {
 }
 
 func drawCrowd(r *stream) *crowd {
-	p := &crowd{entities: 3 + r.n(40), step: sim.Second, clustered: r.Bernoulli(0.4), end: sim.Time(sim.Duration(6+r.n(14)) * sim.Second)}
+	p := &crowd{entities: 3 + r.n(pick(r, 20, 60)), step: sim.Second, clustered: r.Bernoulli(0.4), end: sim.Time(sim.Duration(6+r.n(24)) * sim.Second)}
 	l := &p.limits
 	l.Lookahead = pick(r, sim.Millisecond, 30*sim.Millisecond, 100*sim.Millisecond, 300*sim.Millisecond, sim.Second)
 	l.Range = r.Uniform(1, 40)

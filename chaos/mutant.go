@@ -19,6 +19,8 @@ type Mutant struct {
 	grant func(s *share, grants []lbts.Grant) []lbts.Grant
 	// noHold lets turns go on that should not.
 	noHold bool
+	// toAny sends what is for one process to any of its node.
+	toAny bool
 }
 
 func (m *Mutant) sends(p *process, to int, x control.Message) []control.Message {
@@ -48,5 +50,7 @@ func (m *Mutant) granted(s *share, grants []lbts.Grant) []lbts.Grant {
 	}
 	return m.grant(s, grants)
 }
+
+func (m *Mutant) sendsToAny() bool { return m != nil && m.toAny }
 
 func (m *Mutant) ignoresHold() bool { return m != nil && m.noHold }

@@ -103,7 +103,7 @@ const latestJob = 6 * time.Second
 func drawPlan(seed uint64, s *settings) *plan {
 	r := newStream(seed, streamFaults)
 	p := &plan{}
-	count := pick(r, 0, 2, 4, 8, 16)
+	count := pick(r, 0, 2, 4, 8, 16, 30)
 	window := pick(r, 300*time.Millisecond, time.Second, 3*time.Second, 8*time.Second)
 	p.fromJob = r.Bernoulli(0.7)
 	weights := map[kind]float64{} // looked up, never iterated
@@ -113,9 +113,11 @@ func drawPlan(seed uint64, s *settings) *plan {
 		weights[k] = r.Float64() * pick(r, 0.0, 1, 1, 3)
 		switch k {
 		case crash:
-			weights[k] *= pick(r, 0.0, 0.2, 0.5)
+			weights[k] *= pick(r, 0.0, 0.3, 0.6)
 		case stop:
-			weights[k] *= pick(r, 0.0, 0, 0.3)
+			weights[k] *= pick(r, 0.0, 0.1, 0.3)
+		case elect:
+			weights[k] *= 2
 		}
 		list[i] = weights[k]
 	}

@@ -26,21 +26,31 @@ type Result struct {
 
 // Counts tell what happened in runs, so that one sees what they test.
 type Counts struct {
-	Nodes, Jobs, Lost, Failed           uint64
-	Elections, Faults, Crashes          uint64
-	Frames, FramesLost, Twice, Damaged  uint64
-	Turns, Bounds, Cuts, Members, Epoch uint64
+	// Nodes and jobs that were wanted; Epochs in which they ran, with Members; jobs Lost with a node, and
+	// those that Failed as their model does.
+	Nodes, Jobs, Epochs, Members, Lost, Failed uint64
+	// Faults, of which Crashes; Elections of the log; Takeovers of a job by another coordinator, in the
+	// middle of a cut, and at the end of the run.
+	Faults, Crashes, Elections, Takeovers, MidCut, AtEnd uint64
+	// Frames on links; those lost, repeated, damaged.
+	Frames, FramesLost, Repeated, Damaged uint64
+	// Turns of regions, Bounds checked, Cuts completed.
+	Turns, Bounds, Cuts uint64
 }
 
 // Add sums counts up.
 func (c *Counts) Add(o *Counts) {
-	for _, x := range []struct{ a, b *uint64 }{
-		{&c.Nodes, &o.Nodes}, {&c.Jobs, &o.Jobs}, {&c.Lost, &o.Lost}, {&c.Failed, &o.Failed},
-		{&c.Elections, &o.Elections}, {&c.Faults, &o.Faults}, {&c.Crashes, &o.Crashes},
-		{&c.Frames, &o.Frames}, {&c.FramesLost, &o.FramesLost}, {&c.Twice, &o.Twice}, {&c.Damaged, &o.Damaged},
-		{&c.Turns, &o.Turns}, {&c.Bounds, &o.Bounds}, {&c.Cuts, &o.Cuts}, {&c.Members, &o.Members}, {&c.Epoch, &o.Epoch},
-	} {
-		*x.a += *x.b
+	theirs := o.all()
+	for i, x := range c.all() {
+		*x += *theirs[i]
+	}
+}
+
+func (c *Counts) all() []*uint64 {
+	return []*uint64{
+		&c.Nodes, &c.Jobs, &c.Epochs, &c.Members, &c.Lost, &c.Failed,
+		&c.Faults, &c.Crashes, &c.Elections, &c.Takeovers, &c.MidCut, &c.AtEnd,
+		&c.Frames, &c.FramesLost, &c.Repeated, &c.Damaged, &c.Turns, &c.Bounds, &c.Cuts,
 	}
 }
 
@@ -61,16 +71,17 @@ func play(seed uint64, s *settings, p *plan, m *Mutant, refs *references) *Resul
 }
 
 func (w *world) count(c *Counts) {
-	c.Nodes, c.Jobs = uint64(len(w.hosts)), uint64(len(w.user.wanted))
-	c.Elections, c.Faults = uint64(w.log.elections), uint64(len(w.plan.faults))
-	c.Frames, c.FramesLost, c.Twice, c.Damaged = w.net.frames, w.net.lost, w.net.twice, w.net.harmed
-	c.Turns, c.Bounds, c.Cuts = w.truth.turns, w.truth.granted, w.truth.cuts
-	c.Lost, c.Failed = w.lost, w.failed
-	for _, h := range w.hosts {
-		c.Crashes += uint64(h.boots - 1)
+	t := w.truth
+	*c = Counts{
+		Nodes: uint64(len(w.hosts)), Jobs: uint64(len(w.user.wanted)), Epochs: uint64(len(t.list)), Lost: w.lost, Failed: w.failed,
+		Faults: uint64(len(w.plan.faults)), Elections: uint64(w.log.elections), Takeovers: t.takeovers, MidCut: t.midCut, AtEnd: t.atEnd,
+		Frames: w.net.frames, FramesLost: w.net.lost, Repeated: w.net.twice, Damaged: w.net.harmed,
+		Turns: t.turns, Bounds: t.granted, Cuts: t.cuts,
 	}
-	for _, j := range w.truth.list {
+	for _, h := range w.hosts {
+		c.Crashes += uint64(h.deaths)
+	}
+	for _, j := range t.list {
 		c.Members += uint64(len(j.procs))
-		c.Epoch++
 	}
 }

@@ -24,6 +24,11 @@ type truth struct {
 	progressAt             time.Duration
 	// granted counts bounds that were checked, cuts those completed.
 	granted, cuts uint64
+	// verdict is the last reason that a coordinator gave for a job that is lost.
+	verdict string
+	// takeovers counts how often another coordinator took over a job, midCut and atEnd how often while a
+	// cut was under way, or the end.
+	takeovers, midCut, atEnd uint64
 }
 
 func newTruth(w *world) *truth {
@@ -75,6 +80,8 @@ type jobTruth struct {
 	entities  int
 
 	finish *control.Finish
+	// term is that of the last coordinator that a member obeys.
+	term uint64
 }
 
 // flight is an event frame on the way.
@@ -191,8 +198,9 @@ func (t *truth) obeys(p *process, s *share, what string) {
 
 // told notes what a coordinator is told.
 func (t *truth) told(p *process, h control.Heard) {
-	from := t.w.byName(h.From)
-	t.heard[p.i][from] = t.w.now
+	if job := t.w.log.last().Current(); job != nil && headerOf(h.Message).Epoch == job.Epoch {
+		t.heard[p.i][t.w.byName(h.From)] = t.w.now
+	}
 }
 
 // sent notes a message that a machine sends.
@@ -230,6 +238,23 @@ func (t *truth) contents(s *share, data []byte) (list []node.Content) {
 		t.w.fail("%s made an event frame that cannot be read: %v", s.p.boot, err)
 	}
 	return list
+}
+
+// assumed notes a coordinator.
+func (j *jobTruth) assumed(term uint64) {
+	if term <= j.term {
+		return
+	}
+	if j.term > 0 {
+		j.t.takeovers++
+		switch {
+		case j.finish != nil:
+			j.t.atEnd++
+		case j.cutting:
+			j.t.midCut++
+		}
+	}
+	j.term = term
 }
 
 // received checks an event frame that a member is about to take in: it is the next that was sent, as it was

@@ -171,7 +171,9 @@ func (c *crew) turn(i int, bound sim.Time) {
 	if r.view != nil {
 		r.view.advance(r.now)
 	}
-	r.busy += int64(time.Since(start))
+	if c.turnEvents == 0 {
+		r.busy += int64(time.Since(start))
+	}
 }
 
 // budget returns how many events a turn of r should at least handle, by what its events have cost so

@@ -29,7 +29,7 @@ type PartOptions struct {
 	Bins       int
 	ChainLimit uint32
 	// TurnEvents is how many events a turn of a region handles at least; 0 lets their cost decide. With
-	// it, and with Turn instead of Start, equal calls give equal frames.
+	// it, and with Turn instead of Start, equal calls give equal frames: no wall time is measured.
 	TurnEvents uint64
 	// Wake is called when Collect may have something. It comes from any goroutine, with the lock of the
 	// part held: it must neither block nor call the part.
