@@ -37,7 +37,7 @@ type PartOptions struct {
 }
 
 // flushAfter is for how long a part with work to do keeps what others wait for.
-const flushAfter = 2 * time.Millisecond
+const flushAfter = 5 * time.Millisecond
 
 // patience is for how long workers without a whole bucket to run wait for a better bound.
 const patience = 300 * time.Microsecond
