@@ -30,6 +30,8 @@ type machine struct {
 	applied   uint64 // commands
 }
 
+var _ raft.ConfigurationStore = (*machine)(nil)
+
 // answered is what Apply returns through raft.
 type answered struct {
 	answer []byte
@@ -75,6 +77,10 @@ func (m *machine) Apply(l *raft.Log) any {
 	}
 	return answered{err: fmt.Errorf("log entry %d is of kind %d, which this version does not know", l.Index, l.Data[0])}
 }
+
+// StoreConfiguration makes raft count configurations as applied: else it takes no snapshot, and the log grows for
+// ever, in a cluster where nodes come and go and nothing else happens.
+func (m *machine) StoreConfiguration(uint64, raft.Configuration) {}
 
 // reset forgets everything.
 func (m *machine) reset() error {

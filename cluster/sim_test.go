@@ -713,6 +713,9 @@ func TestJoinsAndLeavesLeaveNothingBehind(t *testing.T) {
 			tc.start(1)
 		}
 		wait(t, "it to be there", func() bool { return led.Metrics().Others == 1 })
+		if first, _ := led.stores.logs.FirstIndex(); first == 1 {
+			t.Error("the log was never cut")
+		}
 		if n := len(led.Nodes()); n > 3 {
 			t.Errorf("%d nodes are known", n)
 		}
