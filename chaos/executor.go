@@ -209,7 +209,7 @@ func (e *executor) Grant(grants []lbts.Grant) error {
 		return nil
 	}
 	s.truth.granted(s, grants)
-	grants = e.w.mutant.granted(s, grants)
+	grants = e.w.mutant.granted(grants)
 	err := s.part.Grant(grants)
 	s.kick()
 	s.wakeIfAsked()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/simnode/simnode/cluster/link"
 	"github.com/simnode/simnode/control"
+	"github.com/simnode/simnode/lbts"
 )
 
 // clusterName is the same for all.
@@ -67,6 +68,8 @@ type process struct {
 	// last is what the agent said of itself before, newest the latest epoch that it was in.
 	last   control.AgentStatus
 	newest uint64
+	// late is what a mutant states later; looked up, never iterated.
+	late map[int][]lbts.Sent
 }
 
 // peer is a link to another node.
@@ -117,7 +120,7 @@ func (h *host) start() {
 	h.w.note("%s starts", p.boot)
 	p.exec = &executor{p: p, w: h.w}
 	p.agent = control.NewAgent(h.name, p.boot, h.w.settings.config, p.exec)
-	p.coord = control.NewCoordinator(h.name, h.w.settings.config)
+	p.coord = control.NewCoordinator(h.name, h.w.mutant.config(h.w.settings.config))
 	for j, o := range h.w.hosts {
 		if j == h.i {
 			p.peers = append(p.peers, nil)
@@ -401,21 +404,23 @@ func (p *process) send(s control.Send) {
 	}
 	p.w.traceMessage(p, to, s.Message)
 	p.w.truth.sent(p, to, s.Message)
-	for _, m := range p.w.mutant.sends(p, to, s.Message) {
-		if to == p.i {
-			p.sort(control.Heard{From: p.name, Boot: p.boot, Message: m})
-			continue
-		}
-		l := p.peers[to]
-		x := payload{s.Boot, control.Append(make([]byte, 0, 64), m)}
-		if x.boot == "" || p.w.mutant.sendsToAny() {
-			l.waiting = append(l.waiting, x)
-		} else {
-			l.meant = append(l.meant, x)
-		}
-		l.bytes += len(x.data)
-		l.dirty = true
+	m := p.w.mutant.sends(p, s.Message)
+	switch {
+	case m == nil:
+		return
+	case to == p.i:
+		p.sort(control.Heard{From: p.name, Boot: p.boot, Message: m})
+		return
 	}
+	l := p.peers[to]
+	x := payload{s.Boot, control.Append(make([]byte, 0, 64), m)}
+	if x.boot == "" || p.w.mutant.sendsToAny() {
+		l.waiting = append(l.waiting, x)
+	} else {
+		l.meant = append(l.meant, x)
+	}
+	l.bytes += len(x.data)
+	l.dirty = true
 }
 
 // flush hands links what waits for them, and the network what they have to send.

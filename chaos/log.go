@@ -252,7 +252,17 @@ func (l *replog) died(i int) {
 // started gives a new process what its disk holds.
 func (l *replog) started(p *process, durable int) {
 	p.applied = l.r.n(durable + 1)
-	p.put(item{input: control.Applied{State: l.states[p.applied]}})
+	data, err := control.MarshalState(l.states[p.applied])
+	if err != nil {
+		l.w.fail("a snapshot cannot be written: %v", err)
+		return
+	}
+	state, err := control.UnmarshalState(data)
+	if err != nil {
+		l.w.fail("a snapshot cannot be read: %v", err)
+		return
+	}
+	p.put(item{input: control.Applied{State: state}})
 }
 
 func (l *replog) String() string {

@@ -10,10 +10,12 @@ type network struct {
 	cut [][]int
 	// conn numbers the connections between two nodes, the lesser first; frames of an earlier one are lost.
 	conn [][]int
-	// held are frames of a stream that wait for a cut to heal; last is when the last one arrives.
-	held [][][][]byte
+	// line holds the frames of a stream that are on the way, in order; due is how many of them would have
+	// arrived but for a cut, last when the last one arrives.
+	line [][][][]byte
+	due  [][]int
 	last [][]time.Duration
-	// inFlight counts frames on the way, for the report.
+	// Counts, for the report.
 	frames, lost, twice, harmed uint64
 }
 
@@ -22,7 +24,8 @@ func newNetwork(w *world, seed uint64, nodes int) *network {
 	for range nodes {
 		n.cut = append(n.cut, make([]int, nodes))
 		n.conn = append(n.conn, make([]int, nodes))
-		n.held = append(n.held, make([][][]byte, nodes))
+		n.line = append(n.line, make([][][]byte, nodes))
+		n.due = append(n.due, make([]int, nodes))
 		n.last = append(n.last, make([]time.Duration, nodes))
 	}
 	return n
@@ -80,10 +83,12 @@ func (n *network) datagram(from, to int, frame []byte, damaged bool) {
 
 // queue sends a frame on a stream, which keeps order.
 func (n *network) queue(from, to int, frame []byte) {
-	if n.cut[from][to] > 0 || len(n.held[from][to]) > 0 {
-		n.held[from][to] = append(n.held[from][to], frame)
-		return
-	}
+	n.line[from][to] = append(n.line[from][to], frame)
+	n.expect(from, to)
+}
+
+// expect has the next frame of a stream arrive.
+func (n *network) expect(from, to int) {
 	at := max(n.w.now+n.delay(), n.last[from][to])
 	n.last[from][to] = at
 	conn := n.connection(from, to)
@@ -91,10 +96,11 @@ func (n *network) queue(from, to int, frame []byte) {
 	n.w.at(at, func() {
 		switch {
 		case number != *conn:
-			n.lost++
-		case n.cut[from][to] > 0 || len(n.held[from][to]) > 0:
-			n.held[from][to] = append(n.held[from][to], frame)
+		case n.cut[from][to] > 0:
+			n.due[from][to]++
 		default:
+			frame := n.line[from][to][0]
+			n.line[from][to] = n.line[from][to][1:]
 			n.w.hosts[to].arrive(from, frame, false)
 		}
 	})
@@ -122,10 +128,10 @@ func (n *network) heal(from, to int) {
 		n.reset(from, to)
 		return
 	}
-	frames := n.held[from][to]
-	n.held[from][to] = nil
-	for _, f := range frames {
-		n.queue(from, to, f)
+	due := n.due[from][to]
+	n.due[from][to] = 0
+	for range due {
+		n.expect(from, to)
 	}
 }
 
@@ -136,8 +142,8 @@ func (n *network) reset(a, b int) {
 	}
 	*n.connection(a, b)++
 	for _, d := range [][2]int{{a, b}, {b, a}} {
-		n.lost += uint64(len(n.held[d[0]][d[1]]))
-		n.held[d[0]][d[1]] = nil
+		n.lost += uint64(len(n.line[d[0]][d[1]]))
+		n.line[d[0]][d[1]], n.due[d[0]][d[1]] = nil, 0
 	}
 	n.w.hosts[a].reconnected(b)
 	n.w.hosts[b].reconnected(a)

@@ -22,6 +22,7 @@ const (
 	flap      kind = "flap"      // two nodes lose and find each other again and again
 	reset     kind = "reset"     // the connection between two nodes breaks
 	elect     kind = "elect"     // the log elects another leader for no reason
+	ambush    kind = "ambush"    // the log elects another leader each time a cut or the end begins
 	jump      kind = "jump"      // a node's clock jumps
 	slow      kind = "slow"      // a node computes slowly
 	disk      kind = "disk"      // a node writes results slowly
@@ -103,11 +104,11 @@ const latestJob = 6 * time.Second
 func drawPlan(seed uint64, s *settings) *plan {
 	r := newStream(seed, streamFaults)
 	p := &plan{}
-	count := pick(r, 0, 2, 4, 8, 16, 30)
-	window := pick(r, 300*time.Millisecond, time.Second, 3*time.Second, 8*time.Second)
-	p.fromJob = r.Bernoulli(0.7)
+	count := pick(r, 0, 3, 6, 12, 20, 30)
+	window := pick(r, 300*time.Millisecond, time.Second, 2*time.Second, 6*time.Second)
+	p.fromJob = r.Bernoulli(0.8)
 	weights := map[kind]float64{} // looked up, never iterated
-	all := []kind{crash, pause, partition, isolate, apart, oneWay, flap, reset, elect, jump, slow, disk, lag, brake, stop}
+	all := []kind{crash, pause, partition, isolate, apart, oneWay, flap, reset, elect, ambush, jump, slow, disk, lag, brake, stop}
 	list := make([]float64, len(all))
 	for i, k := range all {
 		weights[k] = r.Float64() * pick(r, 0.0, 1, 1, 3)
@@ -117,7 +118,7 @@ func drawPlan(seed uint64, s *settings) *plan {
 		case stop:
 			weights[k] *= pick(r, 0.0, 0.1, 0.3)
 		case elect:
-			weights[k] *= 2
+			weights[k] *= 3
 		}
 		list[i] = weights[k]
 	}

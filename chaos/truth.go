@@ -396,6 +396,7 @@ func (j *jobTruth) beginCut(s *share, at sim.Time) {
 	if at <= j.cutAt {
 		w.fail("%s cuts at %v after a cut at %v", s.p.boot, at, j.cutAt)
 	}
+	w.stage()
 	j.cutting, j.cutAt, j.completed, j.entities = true, at, 0, j.count()
 	j.reached(at, "the cut")
 }
@@ -459,6 +460,7 @@ func (j *jobTruth) finished(s *share, at sim.Time, how control.Ending, reason st
 		return
 	}
 	j.finish = f
+	w.stage()
 	if how == control.EndFailed || !j.survey() {
 		return
 	}

@@ -33,6 +33,9 @@ type world struct {
 	// healed is when all faults are over, negative before they have begun.
 	healed time.Duration
 
+	// ambushes is how many more cuts or ends bring about an election.
+	ambushes int
+
 	steps uint64
 	// lost and failed count jobs that were lost with a node, and that failed as their model does.
 	lost, failed uint64
@@ -226,6 +229,9 @@ func (w *world) cause(f *fault, a int) (end func()) {
 		w.net.reset(a, f.b)
 	case elect:
 		w.log.elect()
+	case ambush:
+		w.ambushes = 5
+		return func() { w.ambushes = 0 }
 	case jump:
 		if h.p != nil {
 			h.p.shift += f.by
@@ -262,6 +268,14 @@ func (w *world) crash(h *host, f *fault) func() {
 		if h.p == nil {
 			h.start()
 		}
+	}
+}
+
+// stage is called when members begin a cut or the end.
+func (w *world) stage() {
+	if w.ambushes > 0 {
+		w.ambushes--
+		w.after(w.log.r.exp(2*w.settings.net.delay+w.settings.step), w.log.elect)
 	}
 }
 
