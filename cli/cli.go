@@ -135,7 +135,7 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 3 no node of the 
 	root.SetFlagErrorFunc(e.flagError)
 	root.AddCommand(e.runCommand(), e.nodeCommand(), e.validateCommand(), e.modelsCommand(), e.schemaCommand(), e.versionCommand(), e.completionCommand())
 	root.AddCommand(e.clusterCommands()...)
-	root.AddCommand(e.certsCommand())
+	root.AddCommand(e.certsCommand(), e.chaosCommand())
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
 	}
