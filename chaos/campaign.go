@@ -1,9 +1,11 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -114,7 +116,7 @@ func Campaign(ctx context.Context, o Options) *Report {
 	}
 	group.Wait()
 	c.report.Elapsed = time.Since(start)
-	sortFindings(c.report.Findings)
+	slices.SortFunc(c.report.Findings, func(a, b *Finding) int { return cmp.Compare(a.Seed, b.Seed) })
 	return &c.report
 }
 
@@ -183,12 +185,4 @@ func (c *campaign) shrink(r *Result) *Finding {
 		}
 	}
 	return f
-}
-
-func sortFindings(list []*Finding) {
-	for i := range list {
-		for j := i; j > 0 && list[j].Seed < list[j-1].Seed; j-- {
-			list[j], list[j-1] = list[j-1], list[j]
-		}
-	}
 }

@@ -107,23 +107,21 @@ func drawPlan(seed uint64, s *settings) *plan {
 	count := pick(r, 0, 3, 6, 12, 20, 30)
 	window := pick(r, 300*time.Millisecond, time.Second, 2*time.Second, 6*time.Second)
 	p.fromJob = r.Bernoulli(0.8)
-	weights := map[kind]float64{} // looked up, never iterated
 	all := []kind{crash, pause, partition, isolate, apart, oneWay, flap, reset, elect, ambush, jump, slow, disk, lag, brake, stop}
-	list := make([]float64, len(all))
+	weights := make([]float64, len(all))
 	for i, k := range all {
-		weights[k] = r.Float64() * pick(r, 0.0, 1, 1, 3)
+		weights[i] = r.Float64() * pick(r, 0.0, 1, 1, 3)
 		switch k {
 		case crash:
-			weights[k] *= pick(r, 0.0, 0.3, 0.6)
+			weights[i] *= pick(r, 0.0, 0.3, 0.6)
 		case stop:
-			weights[k] *= pick(r, 0.0, 0.1, 0.3)
+			weights[i] *= pick(r, 0.0, 0.1, 0.3)
 		case elect:
-			weights[k] *= 3
+			weights[i] *= 3
 		}
-		list[i] = weights[k]
 	}
 	for range count {
-		if i := r.Pick(list); i >= 0 {
+		if i := r.Pick(weights); i >= 0 {
 			p.faults = append(p.faults, drawFault(r, all[i], s, window))
 		}
 	}

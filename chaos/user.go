@@ -106,14 +106,8 @@ func (u *user) try(c control.Command, bundle []byte) {
 
 // current is what the job at work was wanted for, nil if none is.
 func (u *user) current() *wanted {
-	job := u.w.log.last().Current()
-	if job == nil {
-		return nil
-	}
-	for _, x := range u.wanted {
-		if x.job == job.ID {
-			return x
-		}
+	if job := u.w.log.last().Current(); job != nil {
+		return u.of(job)
 	}
 	return nil
 }
@@ -145,16 +139,12 @@ func (u *user) learned(answer control.Answered) {
 
 // ended takes in how a job ended; lost says that it must be submitted again.
 func (u *user) ended(job *control.Job, lost bool) {
-	for _, x := range u.wanted {
-		if x.job != job.ID {
-			continue
-		}
-		if !lost {
-			x.done = true
-			return
-		}
-		u.w.after(u.r.in(0, time.Second), func() { u.submit(x) })
+	x := u.of(job)
+	if !lost {
+		x.done = true
+		return
 	}
+	u.w.after(u.r.in(0, time.Second), func() { u.submit(x) })
 }
 
 // of returns what a job is wanted for.

@@ -554,6 +554,25 @@ func TestMessagesBeforeTheirEpoch(t *testing.T) {
 	}
 }
 
+// TestMembersNameTheProcess: what only one process of a member can use, and nobody sends again, names it.
+func TestMembersNameTheProcess(t *testing.T) {
+	job := &Job{Members: []string{"a", "b"}, Boots: []string{"1", "2"}, Epoch: 1}
+	a := NewAgent("a", "1", Config{}, nil)
+	a.share = newShare(job, 0)
+	a.pass(&Collected{Batches: []Outgoing{{To: 1, Number: 1}}})
+	a.share.job.Recorder = 1
+	a.pass(&Collected{Observations: []byte{1}})
+	a.finalPart(FinalPart{Epoch: 1})
+	if len(a.out) != 3 {
+		t.Fatalf("%d messages", len(a.out))
+	}
+	for _, out := range a.out {
+		if s := out.(Send); s.To != "b" || s.Boot != "2" {
+			t.Errorf("%T goes to process %q of %s", s.Message, s.Boot, s.To)
+		}
+	}
+}
+
 // TestMembersThatDiffer: nodes that would compute different things are named.
 func TestMembersThatDiffer(t *testing.T) {
 	m := &toyModel{seed: 5, entities: 2, ahead: 2, end: 60, cutEvery: sim.Forever, stopper: -1, first: []toyEvent{{1, 0, 0, 1, 3}}}

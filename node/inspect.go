@@ -12,9 +12,8 @@ import (
 // that a region spawned, of which all regions learn.
 type Content struct {
 	From, To int
-	// Events is the least time of an event, Visible the least time from which a publication can be
-	// seen; Never where there is none.
-	Events, Visible sim.Time
+	// Events is the least time of an event; Never where there is none.
+	Events sim.Time
 }
 
 // Contents reads an event frame without taking it in. A frame that cannot be read is an error.
@@ -25,7 +24,7 @@ func Contents(p *sim.Program, data []byte, yield func(Content)) error {
 		case segmentEvents:
 			yield(d.content(len(p.Kinds)))
 		case segmentBirths:
-			yield(Content{From: d.region(MaxRegions), To: -1, Events: sim.Never, Visible: sim.Never})
+			yield(Content{From: d.region(MaxRegions), To: -1, Events: sim.Never})
 			d.take(8 * d.count(8))
 		case segmentDeaths:
 			d.take(8 * d.count(8))
@@ -40,14 +39,14 @@ func Contents(p *sim.Program, data []byte, yield func(Content)) error {
 }
 
 func (d *reader) content(kinds int) Content {
-	c := Content{From: d.region(MaxRegions), To: d.region(MaxRegions), Events: sim.Never, Visible: sim.Never}
+	c := Content{From: d.region(MaxRegions), To: d.region(MaxRegions), Events: sim.Never}
 	for range d.count(leastMessage) {
 		var m sim.Message
 		d.message(&m)
 		c.Events = min(c.Events, m.Time)
 	}
 	for range d.count(publicationSize) {
-		c.Visible = min(c.Visible, d.publication(kinds).visible)
+		d.publication(kinds)
 	}
 	return c
 }

@@ -38,6 +38,27 @@ func FuzzEventFrame(f *testing.F) {
 	})
 }
 
+// FuzzContents looks at malformed event frames: what can be taken in can be looked at.
+func FuzzContents(f *testing.F) {
+	seedFrames(f, "events")
+	prog := stormProgram(f, fuzzSeed)
+	p := fuzzPart(f, 0)
+	n := uint64(0)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		parts := 0
+		err := node.Contents(prog, data, func(node.Content) { parts++ })
+		if p.Receive(1, n+1, data) == nil {
+			n++
+			if err != nil {
+				t.Fatalf("taken in, but it cannot be looked at: %v", err)
+			}
+		}
+		if parts > len(data) {
+			t.Fatalf("%d parts in %d bytes", parts, len(data))
+		}
+	})
+}
+
 // FuzzParcel takes in malformed parcels of a cut.
 func FuzzParcel(f *testing.F) {
 	seedFrames(f, "parcel")

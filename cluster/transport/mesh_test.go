@@ -215,12 +215,23 @@ func TestFault1RestartIsTold(t *testing.T) {
 		sendAll(t, b, "a", 10)
 		a.until(t, "replacement", func() bool { return len(a.replaced) > 0 && a.replaced[len(a.replaced)-1] == want })
 		a.wants(t, "b", 10, sizes)
-		if a.boots["b"] != fmt.Sprint(boot) {
-			t.Errorf("messages of boot %s", a.boots["b"])
+		if a.boots["b"] != fmt.Sprint(boot) || a.mesh.Boot("b") != fmt.Sprint(boot) {
+			t.Errorf("messages of boot %s on a link to boot %s", a.boots["b"], a.mesh.Boot("b"))
 		}
 	}
 	if len(a.replaced) != 3 {
 		t.Errorf("replaced %v", a.replaced)
+	}
+}
+
+// Asking whom a link leads to makes the link: who waits for the answer need not send anything.
+func TestBootMakesTheLink(t *testing.T) {
+	n := newNetwork()
+	a := start(t, n, "a", "1")
+	start(t, n, "b", "7")
+	a.until(t, "boot of b", func() bool { return a.mesh.Boot("b") == "7" })
+	if boot := a.mesh.Boot("a"); boot != "" {
+		t.Errorf("a link with itself leads to %s", boot)
 	}
 }
 
