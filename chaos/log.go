@@ -102,7 +102,8 @@ func (l *replog) watchBelief(i int) {
 	} else if l.alone[i] < 0 {
 		l.alone[i] = l.w.now
 	}
-	told := deposed && l.leader >= 0 && l.w.net.connected(i, l.leader)
+	// Any majority has a voter that knows of the later term.
+	told := deposed && (l.reaches(i) || l.leader >= 0 && l.w.net.connected(i, l.leader))
 	if told || l.alone[i] >= 0 && l.w.now-l.alone[i] > l.w.settings.lease {
 		l.stepDown(i)
 	}
