@@ -34,7 +34,7 @@ func TestChaos(t *testing.T) {
 		t.Errorf("%d of %d seeds were run, %d twice", r.Seeds, o.Seeds, r.Again)
 	}
 	for i, n := range r.Counts.all() {
-		if *n == 0 {
+		if *n == 0 && !testing.Short() {
 			t.Errorf("count %d of %+v is 0: the seeds do not bring it about", i, r.Counts)
 		}
 	}
