@@ -396,25 +396,40 @@ func (p *Part) Receive(from int, n uint64, data []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.received[from] = n
+	more := len(births) > 0
 	for _, a := range list {
+		more = more || len(a.box.pubs) > 0
 		p.inbox[a.to] = append(p.inbox[a.to], a.box)
 		p.next[a.to] = min(p.next[a.to], a.box.least)
 		p.got[a.to][a.from] = n
-		p.mark(a.to)
+		p.dirty[a.to] = true
 	}
 	for _, region := range births {
 		for _, r := range p.own {
 			p.got[r.id][region] = n
-			p.mark(r.id)
+			p.dirty[r.id] = true
 		}
 	}
 	p.reconsider()
-	if p.running == 0 && !p.canRun() {
-		p.options.Wake()
-		return nil
-	}
+	p.receipt(more)
 	p.changed()
 	return nil
+}
+
+// receipt sees to it that a frame that was received is reported in time. The coordinator knows of it from
+// its sender and reckons with the earliest thing in it until the receiver reports. If that is an event, the
+// receiver reckons with it too: another bound could not come of a receipt, which can wait for the next
+// report. It cannot wait if there is more in the frame than events, or if a cut waits for empty channels.
+func (p *Part) receipt(more bool) {
+	for _, r := range p.own {
+		if !more && p.next[r.id] < p.cap {
+			return
+		}
+	}
+	p.changes = true
+	if p.running == 0 {
+		p.options.Wake()
+	}
 }
 
 // room returns an empty batch.
@@ -422,12 +437,6 @@ func (p *Part) room() *outbox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.newOutbox()
-}
-
-// canRun reports whether some region could be run now.
-func (p *Part) canRun() bool {
-	i, _ := p.choose(0)
-	return i >= 0
 }
 
 // Collect takes what there is to send and to report since the last call.
