@@ -23,14 +23,14 @@ func check(t *testing.T, r *Report) {
 
 // TestChaos runs seeds, some of them twice.
 func TestChaos(t *testing.T) {
-	o := Options{Seeds: 200, Again: 4}
+	o := Options{Seeds: 100, Again: 10}
 	if testing.Short() {
 		o.Seeds = 30
 	}
 	r := Campaign(context.Background(), o)
 	check(t, r)
 	t.Logf("%d seeds in %v, %d steps, %v of simulated time: %+v", r.Seeds, r.Elapsed.Round(time.Millisecond), r.Steps, r.Time, r.Counts)
-	if r.Seeds != o.Seeds || r.Again != (o.Seeds+3)/4 {
+	if r.Seeds != o.Seeds || r.Again != (o.Seeds+9)/10 {
 		t.Errorf("%d of %d seeds were run, %d twice", r.Seeds, o.Seeds, r.Again)
 	}
 	for i, n := range r.Counts.all() {

@@ -26,9 +26,9 @@ const (
 // run runs a scene for some seeds and returns its worlds, of which all have ended well.
 func (x scene) run(t *testing.T) (list []*world) {
 	t.Helper()
-	seeds := uint64(24)
+	seeds := uint64(10)
 	if testing.Short() {
-		seeds = 6
+		seeds = 4
 	}
 	refs := newReferences()
 	for seed := range seeds {
