@@ -89,7 +89,7 @@ func TestRunNodesEqualsOneProcess(t *testing.T) {
 		"life":     "model: life\nparams: {pattern: p.rle, generations: 40}\nrecord: {level: raw}\n",
 	}
 	variants := regexp.MustCompile(`"(regions|workers)": [0-9]+`)
-	ways := [][]string{{"--regions", "3"}, {"--nodes", "3"}, {"--nodes", "2", "--regions", "7", "--workers", "3"}}
+	ways := [][]string{{"--regions", "3"}, {"--nodes", "3"}, {"--nodes", "1"}, {"--nodes", "2", "--regions", "7", "--workers", "3"}, {"--nodes", "4"}, {"--nodes", "8"}}
 	if testing.Short() {
 		delete(scenarios, "phold")
 		delete(scenarios, "life")
