@@ -199,17 +199,19 @@ func (e *executor) Grant(grants []lbts.Grant) error {
 	if err != nil {
 		return err
 	}
-	if s.recording != nil {
-		s.recording.began()
-	}
 	return s.part.Grant(grants)
 }
 
 // Hold implements control.Executor.
 func (e *executor) Hold(on bool) {
-	if s, err := e.current(); err == nil {
-		s.part.Hold(on)
+	s, err := e.current()
+	if err != nil {
+		return
 	}
+	if !on && s.recording != nil {
+		s.recording.began() // also where the regions of this member have nothing to do
+	}
+	s.part.Hold(on)
 }
 
 // Collect implements control.Executor.
