@@ -1,0 +1,93 @@
+//go:build linux
+
+package hosttest
+
+import (
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tooLong is far beyond what a failover takes; see TestFault2LeaderKilledTwentyTimes for what it does take.
+const tooLong = 15 * time.Second
+
+// TestFault2LeaderKilled kills the leader with -9 again and again while a job runs; it owns no regions and comes
+// back with its data. Twenty times in the long test.
+func TestFault2LeaderKilled(t *testing.T) {
+	t.Parallel()
+	kills, end := 3, "3000 s"
+	switch {
+	case os.Getenv("SIMNODE_LONG_TESTS") != "":
+		kills, end = 20, "14000 s"
+	case testing.Short():
+		kills = 1
+	}
+	c := newCluster(t, members(5, 3, 0))
+	file := c.scenario(phold(200, end))
+	want := c.alone(file)
+	c.asks("w0", "w1", "w2")
+	c.start()
+	job := c.submit(file)
+	var elected, moved []time.Duration
+	killed := ""
+	for k := range kills {
+		c.reach((float64(k) + 0.5) / float64(kills+1))
+		leader := c.leader("")
+		if killed != "" {
+			c.nodes[killed].start()
+		}
+		killed = leader
+		began := time.Now()
+		c.nodes[killed].kill()
+		c.leader(killed)
+		elected = append(elected, time.Since(began))
+		c.moves()
+		moved = append(moved, time.Since(began))
+	}
+	c.same(job, want)
+	t.Logf("from a kill to the next leader: median %v, most %v; to simulated time moving: median %v, most %v", median(elected), slices.Max(elected), median(moved), slices.Max(moved))
+	if most := slices.Max(moved); most > tooLong {
+		t.Errorf("one failover took %v", most)
+	}
+}
+
+func median(list []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(list))[len(list)/2].Round(time.Millisecond)
+}
+
+// TestFault10LeaderStopped stops the leader for so long that another one is elected, while it owns regions; the
+// run waits for it and goes on.
+func TestFault10LeaderStopped(t *testing.T) {
+	t.Parallel()
+	times, pause := 2, 3*time.Second
+	switch {
+	case os.Getenv("SIMNODE_LONG_TESTS") != "":
+		times, pause = 5, 5*time.Second
+	case testing.Short():
+		times = 1
+	}
+	c := newCluster(t, members(1, 0, 2))
+	file := c.scenario(phold(200, "3000 s"))
+	want := c.alone(file)
+	c.start()
+	job := c.submit(file)
+	for k := range times {
+		c.askable = nil
+		c.asks("b0", "b1", "c0")
+		c.reach((float64(k) + 0.5) / float64(times+1))
+		leader := c.leader("")
+		others := slices.DeleteFunc([]string{"b0", "b1", "c0"}, func(n string) bool { return n == leader })
+		c.asks(others...)
+		c.nodes[leader].signal(syscall.SIGSTOP)
+		time.Sleep(pause)
+		if next := c.leader(leader); next == leader {
+			t.Errorf("%s is stopped and still leads", leader)
+		}
+		c.nodes[leader].signal(syscall.SIGCONT)
+		c.moves()
+	}
+	c.asks("b0", "b1", "c0")
+	c.same(job, want)
+}
