@@ -13,6 +13,9 @@ import (
 type lines struct {
 	log  *slog.Logger
 	name string
+	// told keeps strangers from filling the log: what differs only in where it came from is told once a
+	// minute. Nil tells everything.
+	told *teller
 }
 
 var levels = []struct {
@@ -35,12 +38,15 @@ func (l lines) Write(b []byte) (int, error) {
 		}
 	}
 	text = strings.TrimPrefix(text, l.name+": ")
+	if what, _, found := strings.Cut(text, "from="); found && l.told != nil && l.told.again(what) {
+		level = min(level, slog.LevelDebug)
+	}
 	l.log.Log(context.Background(), level, text, "from", l.name)
 	return len(b), nil
 }
 
 func lineLogger(to *slog.Logger, name string) *log.Logger {
-	return log.New(lines{to, name}, "", 0)
+	return log.New(lines{log: to, name: name, told: &teller{}}, "", 0)
 }
 
 // raftLogger returns a logger for raft.
@@ -49,5 +55,5 @@ func raftLogger(to *slog.Logger) hclog.Logger {
 	if to.Enabled(context.Background(), slog.LevelDebug) {
 		level = hclog.Info
 	}
-	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: level, Output: lines{to, "raft"}, DisableTime: true})
+	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: level, Output: lines{log: to, name: "raft"}, DisableTime: true})
 }

@@ -121,9 +121,10 @@ func TestFault33Flood(t *testing.T) {
 	c.reach(0.01)
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
+	from := strings.TrimSuffix(c.address[0], "1") + "200" // The API bounds the connections of each host.
 	for _, address := range c.address {
 		for _, port := range []string{nodePort, apiPort} {
-			all.Go(func() { flood(ctx, address+port, each) })
+			all.Go(func() { flood(ctx, from, address+port, each) })
 		}
 	}
 	before := c.until("progress", func(s *status) bool { return s.at() > 0 || s.ended() }).at()
@@ -142,9 +143,11 @@ func TestFault33Flood(t *testing.T) {
 	all.Wait()
 }
 
-// flood keeps so many connections open until ctx ends, each with the beginning of something; those that are
+// flood keeps so many connections from one address to another open until ctx ends, each with the beginning of
+// something; those that are
 // closed are opened again.
-func flood(ctx context.Context, address string, each int) {
+func flood(ctx context.Context, from, address string, each int) {
+	dialer := &net.Dialer{Timeout: time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	open := make([]net.Conn, each)
 	defer func() {
 		for _, conn := range open {
@@ -159,7 +162,10 @@ func flood(ctx context.Context, address string, each int) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if open[i] == nil {
-			open[i], _ = net.DialTimeout("tcp", address, time.Second)
+			conn, err := dialer.DialContext(ctx, "tcp", address)
+			if err == nil {
+				open[i] = conn
+			}
 			continue
 		}
 		if _, err := open[i].Write([]byte("P")); err != nil {

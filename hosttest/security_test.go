@@ -171,7 +171,7 @@ func TestStrangersAreKeptOut(t *testing.T) {
 	}
 	c.stranger(c.another("x1", 51, "certs/ca", "others/ca", "certs/w1", "others/x1"), "certificate")
 	c.stranger(c.another("x2", 52), "certificate", "x2")
-	c.stranger(c.another("x3", 53, "certs/w1", "certs/x3", "gossip.key", "other.key"), "gossip")
+	c.stranger(c.another("x3", 53, "certs/w1", "certs/x3", "gossip.key", "other.key"), "keys could decrypt")
 	plain := c.another("x4", 54)
 	for i, a := range plain.args {
 		if a == "--gossip-key-file" {
