@@ -43,6 +43,8 @@ type Config struct {
 	Certs *certs.Files
 	// GossipKey encrypts gossip; nil for clear text.
 	GossipKey []byte
+	// Compress says that messages to other nodes are compressed; others need not do the same.
+	Compress bool
 	// Tokens of the API; nil for none.
 	Tokens *api.Tokens
 	// Models that scenarios may name.
@@ -67,6 +69,8 @@ const (
 	defaultCluster = "simnode"
 	defaultData    = "simnode-data"
 	maxNodeName    = 63
+	// compressAbove is the size in bytes from which on compression can pay.
+	compressAbove = 512
 )
 
 // reading is Settings.Config on its way; faults are collected.
@@ -85,7 +89,7 @@ func (s Settings) Config() (c Config, logFormat string, err error) {
 		API: r.address("api", defaultAPI), APIAdvertise: r.address("api-advertise", ""),
 		Join: r.join(), Dir: r.text("data", defaultData), Role: control.Role(r.choice("role", "both", "coordinator", "worker")),
 		Workers: r.count("workers", runtime.GOMAXPROCS(0), node.MaxRegions), Expected: r.count("expect", 1, control.MaxMembers),
-		Certs: r.certs(), GossipKey: r.gossipKey(), Tokens: r.tokens(),
+		Certs: r.certs(), GossipKey: r.gossipKey(), Tokens: r.tokens(), Compress: r.yes("compress"),
 	}
 	c.JobNodes = r.count("job-nodes", c.Expected, control.MaxMembers)
 	_ = c.Level.UnmarshalText([]byte(r.choice("log-level", "info", "debug", "warn", "error")))

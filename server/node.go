@@ -178,6 +178,9 @@ func (n *Node) clusterConfig(boot string) cluster.Config {
 			Replaced: func(peer, boot string) { n.log.Info("another process has taken the place of a node", "node", peer) },
 		},
 	}
+	if c.Compress {
+		out.Link.CompressAbove = compressAbove
+	}
 	if c.Certs != nil {
 		out.TLS = c.Certs.Config()
 	}

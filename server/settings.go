@@ -49,6 +49,7 @@ func SettingsOfNode() []Setting {
 		{Name: "key", Value: "FILE", Doc: "key of the certificate"},
 		{Name: "gossip-key-file", Value: "FILE", Doc: "file with the key that encrypts gossip: 16, 24 or 32 bytes in base64; or the key itself in SIMNODE_GOSSIP_KEY"},
 		{Name: "tokens", Value: "FILE", Doc: "file with a line \"role token\" for each token that the API takes; roles are read and operate"},
+		{Name: "compress", Switch: true, Doc: "compress what this node sends to others; it costs processor time and pays on slow lines"},
 		{Name: "insecure", Switch: true, Doc: "listen beyond this machine without TLS: whoever reaches the ports is trusted"},
 		{Name: "log-level", Value: "LEVEL", Doc: "debug, info, warn or error (default info)"},
 		{Name: "log-format", Value: "FORMAT", Doc: "text or json (default text)"},
