@@ -19,7 +19,7 @@ func TestFault2LeaderKilled(t *testing.T) {
 	t.Parallel()
 	kills, end := 3, "3000 s"
 	switch {
-	case os.Getenv("SIMNODE_LONG_TESTS") != "":
+	case os.Getenv(longTests) != "":
 		kills, end = 20, "14000 s"
 	case testing.Short():
 		kills = 1
@@ -63,7 +63,7 @@ func TestFault10LeaderStopped(t *testing.T) {
 	t.Parallel()
 	times, pause := 2, 3*time.Second
 	switch {
-	case os.Getenv("SIMNODE_LONG_TESTS") != "":
+	case os.Getenv(longTests) != "":
 		times, pause = 5, 5*time.Second
 	case testing.Short():
 		times = 1

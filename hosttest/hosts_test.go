@@ -17,9 +17,24 @@ type hosts struct{ *cluster }
 
 func space(i int) string { return fmt.Sprint(prefix, i) }
 
-// newHosts makes a host for each node, or skips the test. Tests with hosts do not run in parallel: there is
-// one bridge. Nodes use TLS, and join by a name that stands for all of them.
+// newHosts makes a host for each node, all on one bridge, or skips the test. Tests with hosts do not run in
+// parallel: their names are the same. Nodes use TLS, and join by a name that stands for all of them.
 func newHosts(t *testing.T, list []member) *hosts {
+	t.Helper()
+	return makeHosts(t, list, func(h *hosts, i int) {
+		if i == 0 {
+			if out, err := exec.Command("ip", "link", "add", prefix, "type", "bridge").CombinedOutput(); err != nil {
+				t.Skipf("this system makes no bridge: %s", out)
+			}
+			h.ip("link", "set", prefix, "up")
+		}
+		h.ip("link", "add", space(i), "type", "veth", "peer", "name", "eth0", "netns", space(i))
+		h.ip("link", "set", space(i), "master", prefix, "up")
+	})
+}
+
+// makeHosts makes a host for each node; plug gives it the device eth0.
+func makeHosts(t *testing.T, list []member, plug func(h *hosts, i int)) *hosts {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root")
@@ -30,18 +45,13 @@ func newHosts(t *testing.T, list []member) *hosts {
 	c := &cluster{t: t, dir: t.TempDir(), list: list}
 	h := &hosts{c}
 	sweep()
-	if out, err := exec.Command("ip", "link", "add", prefix, "type", "bridge").CombinedOutput(); err != nil {
-		t.Skipf("this system makes no bridge: %s", out)
-	}
 	t.Cleanup(sweep)
-	h.ip("link", "set", prefix, "up")
 	for i := range list {
 		c.address = append(c.address, fmt.Sprint("10.77.0.", i+1))
 		if out, err := exec.Command("ip", "netns", "add", space(i)).CombinedOutput(); err != nil {
 			t.Skipf("this system makes no network namespaces: %s", out)
 		}
-		h.ip("link", "add", space(i), "type", "veth", "peer", "name", "eth0", "netns", space(i))
-		h.ip("link", "set", space(i), "master", prefix, "up")
+		plug(h, i)
 		h.ip("-n", space(i), "addr", "add", c.address[i]+"/24", "dev", "eth0")
 		h.ip("-n", space(i), "link", "set", "eth0", "up")
 		h.ip("-n", space(i), "link", "set", "lo", "up")
@@ -132,14 +142,17 @@ func (h *hosts) unfilter(i int) {
 	h.ip("netns", "exec", space(i), "nft", "delete", "table", "ip", "t")
 }
 
-// trouble submits a scenario, brings trouble about while it runs, and compares what comes out.
+// trouble submits a scenario, brings trouble about while it runs (nil for none besides what is there already), and
+// compares what comes out.
 func (h *hosts) trouble(end string, disturb func()) {
 	h.t.Helper()
 	file := h.scenario(phold(1000, end))
 	want := h.alone(file)
 	h.start()
 	job := h.submit(file)
-	h.reach(0.01)
-	disturb()
+	if disturb != nil {
+		h.reach(0.01)
+		disturb()
+	}
 	h.same(job, want)
 }

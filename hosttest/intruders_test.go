@@ -144,8 +144,7 @@ func TestFault33Flood(t *testing.T) {
 }
 
 // flood keeps so many connections from one address to another open until ctx ends, each with the beginning of
-// something; those that are
-// closed are opened again.
+// something; those that are closed are opened again.
 func flood(ctx context.Context, from, address string, each int) {
 	dialer := &net.Dialer{Timeout: time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	open := make([]net.Conn, each)

@@ -22,7 +22,7 @@ func TestShippedScenariosAgree(t *testing.T) {
 	if testing.Short() {
 		counts = []int{3}
 	}
-	if os.Getenv("SIMNODE_LONG_TESTS") != "" {
+	if os.Getenv(longTests) != "" {
 		short = map[string][]string{"airspace-us": {"--end", "4 h"}, "life-r-pentomino": nil, "phold": nil}
 	}
 	files, err := filepath.Glob("../scenarios/*.yaml")

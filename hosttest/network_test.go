@@ -3,7 +3,7 @@
 package hosttest
 
 import (
-	"os/exec"
+	"os"
 	"testing"
 	"time"
 )
@@ -21,7 +21,7 @@ func TestHostsAgree(t *testing.T) {
 			}
 		}
 	}
-	h.trouble("20 s", func() {})
+	h.trouble("20 s", nil)
 }
 
 // TestFault14LossOnAllLinks loses one packet in a hundred on its way into every host.
@@ -33,29 +33,30 @@ func TestFault14LossOnAllLinks(t *testing.T) {
 	for i := range h.list {
 		h.filter(i, "numgen random mod 100 == 0 drop")
 	}
-	h.trouble("60 s", func() {})
+	h.trouble("60 s", nil)
 }
 
-// TestFault15Delay holds all packets of a host up for 5 ms, with a loss of one in a hundred, where the system can,
-// and otherwise lets them queue for a slow line.
-func TestFault15Delay(t *testing.T) {
+// TestFault15DelayAndLoss holds all packets up for 5 ms and loses one in a hundred.
+func TestFault15DelayAndLoss(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
+	end := "20 s"
+	if os.Getenv(longTests) != "" {
+		end = "200 s"
+	}
+	h := newSlowHosts(t, members(0, 0, 3), 5*time.Millisecond, 0.01)
+	h.trouble(end, nil)
+}
+
+// TestFault15SlowLine has lines that carry little, with queues in front of them that fill up.
+func TestFault15SlowLine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some ten seconds")
 	}
 	h := newHosts(t, members(0, 0, 3))
-	how := "5 ms of delay and 1 % of loss"
-	for i := range h.list {
-		if exec.Command("tc", "-n", space(i), "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "5ms", "loss", "1%").Run() == nil {
-			continue
-		}
-		how = "a line of 4 Mbit/s whose queue holds 50 ms, and 1 % of loss (skipped: a fixed delay of 5 ms, since netem is missing)"
-		if out, err := exec.Command("tc", "-n", space(i), "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "4mbit", "burst", "2kb", "latency", "50ms").CombinedOutput(); err != nil {
-			t.Skipf("this system shapes no traffic: %s", out)
-		}
-		h.filter(i, "numgen random mod 100 == 0 drop")
-	}
-	t.Log(how)
-	h.trouble("20 s", func() {})
+	t.Log(h.shape())
+	h.trouble("20 s", nil)
 }
 
 // TestFault13FlappingLink cuts the link of a host that owns regions again and again, shorter than what counts

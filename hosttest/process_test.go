@@ -19,6 +19,9 @@ import (
 // builtAs names the program that all tests run.
 const builtAs = "SIMNODE_UNDER_TEST"
 
+// longTests makes tests that take long run.
+const longTests = "SIMNODE_LONG_TESTS"
+
 func TestMain(m *testing.M) { os.Exit(testAll(m)) }
 
 func testAll(m *testing.M) int {
@@ -56,8 +59,8 @@ func program() string { return os.Getenv(builtAs) }
 // long skips a test that takes long, unless such tests are wanted.
 func long(t *testing.T, takes string) {
 	t.Helper()
-	if os.Getenv("SIMNODE_LONG_TESTS") == "" {
-		t.Skipf("takes %s; SIMNODE_LONG_TESTS=1 runs it", takes)
+	if os.Getenv(longTests) == "" {
+		t.Skipf("takes %s; %s=1 runs it", takes, longTests)
 	}
 }
 
