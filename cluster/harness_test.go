@@ -109,7 +109,7 @@ func (t *text) reset() {
 }
 
 // long reports whether tests may take minutes.
-func long() bool { return os.Getenv("SIMNODE_LONG") != "" }
+func long() bool { return os.Getenv("SIMNODE_LONG_TESTS") != "" }
 
 func (t *text) has(part string) bool {
 	t.mu.Lock()

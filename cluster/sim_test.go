@@ -657,7 +657,7 @@ func TestSnapshotReachesANewNode(t *testing.T) {
 	})
 }
 
-// Nodes come and go, 10,000 times with SIMNODE_LONG=1, and nothing is left of them.
+// Nodes come and go, 10,000 times with SIMNODE_LONG_TESTS=1, and nothing is left of them.
 func TestJoinsAndLeavesLeaveNothingBehind(t *testing.T) {
 	rounds := 120
 	if long() {
