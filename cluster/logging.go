@@ -13,8 +13,8 @@ import (
 type lines struct {
 	log  *slog.Logger
 	name string
-	// told keeps strangers from filling the log: what differs only in where it came from is told once a
-	// minute. Nil tells everything.
+	// told keeps strangers from filling the log: what differs from an earlier line only in where it came from
+	// is told once a minute. Nil tells everything.
 	told *teller
 }
 
@@ -38,7 +38,7 @@ func (l lines) Write(b []byte) (int, error) {
 		}
 	}
 	text = strings.TrimPrefix(text, l.name+": ")
-	if what, _, found := strings.Cut(text, "from="); found && l.told != nil && l.told.again(what) {
+	if what, _, _ := strings.Cut(text, "from="); l.told != nil && l.told.again(what) {
 		level = min(level, slog.LevelDebug)
 	}
 	l.log.Log(context.Background(), level, text, "from", l.name)

@@ -68,17 +68,16 @@ func TestFault10LeaderStopped(t *testing.T) {
 	case testing.Short():
 		times = 1
 	}
-	c := newCluster(t, members(1, 0, 2))
+	c := newCluster(t, members(0, 0, 3))
 	file := c.scenario(phold(200, "3000 s"))
 	want := c.alone(file)
 	c.start()
 	job := c.submit(file)
 	for k := range times {
-		c.askable = nil
-		c.asks("b0", "b1", "c0")
+		c.asks("b0", "b1", "b2")
 		c.reach((float64(k) + 0.5) / float64(times+1))
 		leader := c.leader("")
-		others := slices.DeleteFunc([]string{"b0", "b1", "c0"}, func(n string) bool { return n == leader })
+		others := slices.DeleteFunc([]string{"b0", "b1", "b2"}, func(n string) bool { return n == leader })
 		c.asks(others...)
 		c.nodes[leader].signal(syscall.SIGSTOP)
 		time.Sleep(pause)
@@ -88,6 +87,6 @@ func TestFault10LeaderStopped(t *testing.T) {
 		c.nodes[leader].signal(syscall.SIGCONT)
 		c.moves()
 	}
-	c.asks("b0", "b1", "c0")
+	c.asks("b0", "b1", "b2")
 	c.same(job, want)
 }
