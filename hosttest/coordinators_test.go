@@ -17,12 +17,12 @@ const tooLong = 15 * time.Second
 // back with its data. Twenty times in the long test.
 func TestFault2LeaderKilled(t *testing.T) {
 	t.Parallel()
-	kills, end := 3, "3000 s"
+	kills, end := 3, "2000 s"
 	switch {
 	case os.Getenv(longTests) != "":
 		kills, end = 20, "14000 s"
 	case testing.Short():
-		kills = 1
+		kills, end = 1, "800 s"
 	}
 	c := newCluster(t, members(5, 3, 0))
 	file := c.scenario(phold(200, end))
@@ -61,15 +61,15 @@ func median(list []time.Duration) time.Duration {
 // run waits for it and goes on.
 func TestFault10LeaderStopped(t *testing.T) {
 	t.Parallel()
-	times, pause := 2, 3*time.Second
-	switch {
-	case os.Getenv(longTests) != "":
-		times, pause = 5, 5*time.Second
-	case testing.Short():
-		times = 1
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
+	times, pause, end := 2, 2*time.Second, "1000 s"
+	if os.Getenv(longTests) != "" {
+		times, pause, end = 5, 5*time.Second, "4000 s"
 	}
 	c := newCluster(t, members(0, 0, 3))
-	file := c.scenario(phold(200, "3000 s"))
+	file := c.scenario(phold(200, end))
 	want := c.alone(file)
 	c.start()
 	job := c.submit(file)

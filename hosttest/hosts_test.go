@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -44,6 +46,7 @@ func makeHosts(t *testing.T, list []member, plug func(h *hosts, i int)) *hosts {
 	}
 	c := &cluster{t: t, dir: t.TempDir(), list: list}
 	h := &hosts{c}
+	lock(t)
 	sweep()
 	t.Cleanup(sweep)
 	for i := range list {
@@ -65,6 +68,19 @@ func makeHosts(t *testing.T, list []member, plug func(h *hosts, i int)) *hosts {
 	}
 	c.secure()
 	return h
+}
+
+// lock waits until no other process has hosts, since their names are the same.
+func lock(t *testing.T) {
+	t.Helper()
+	file, err := os.OpenFile(filepath.Join(os.TempDir(), prefix+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		t.Cleanup(func() { _ = file.Close() })
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // everybody is a name that stands for all hosts.

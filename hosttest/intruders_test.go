@@ -40,9 +40,9 @@ const enough = 400 << 20
 // TestFault32Garbage sends what no node sends to all ports while a job runs, in streams and in packets.
 func TestFault32Garbage(t *testing.T) {
 	t.Parallel()
-	end := "2000 s"
+	end := "1000 s"
 	if testing.Short() {
-		end = "800 s"
+		end = "400 s"
 	}
 	c := newCluster(t, members(1, 2, 0))
 	file := c.scenario(phold(200, end))
@@ -109,12 +109,11 @@ func garbage(ctx context.Context, seed uint64, address string) {
 // then on some; the job, its nodes and whoever asks are not held up.
 func TestFault33Flood(t *testing.T) {
 	t.Parallel()
-	end, each := "2000 s", 500
 	if testing.Short() {
-		end, each = "800 s", 200
+		t.Skip("takes some ten seconds")
 	}
 	c := newCluster(t, members(1, 2, 0))
-	file := c.scenario(phold(200, end))
+	file := c.scenario(phold(200, "1000 s"))
 	want := c.alone(file)
 	c.start()
 	job := c.submit(file)
@@ -124,7 +123,7 @@ func TestFault33Flood(t *testing.T) {
 	from := strings.TrimSuffix(c.address[0], "1") + "200" // The API bounds the connections of each host.
 	for _, address := range c.address {
 		for _, port := range []string{nodePort, apiPort} {
-			all.Go(func() { flood(ctx, from, address+port, each) })
+			all.Go(func() { flood(ctx, from, address+port, 500) })
 		}
 	}
 	before := c.until("progress", func(s *status) bool { return s.at() > 0 || s.ended() }).at()
@@ -178,18 +177,18 @@ func flood(ctx context.Context, from, address string, each int) {
 // again, and the job does not notice.
 func TestFault16ConnectionsReset(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("resetting the connections of others needs root")
 	}
 	if _, err := exec.LookPath("ss"); err != nil {
 		t.Skip("ss (iproute2) is not installed")
 	}
-	resets := 10
-	if testing.Short() {
-		resets = 3
-	}
+	const resets = 8
 	c := newCluster(t, members(1, 2, 0))
-	file := c.scenario(phold(200, "4000 s"))
+	file := c.scenario(phold(200, "3000 s"))
 	want := c.alone(file)
 	c.start()
 	job := c.submit(file)

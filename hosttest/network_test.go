@@ -51,9 +51,7 @@ func TestFault15DelayAndLoss(t *testing.T) {
 
 // TestFault15SlowLine has lines that carry little, with queues in front of them that fill up.
 func TestFault15SlowLine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some ten seconds")
-	}
+	long(t, "5 s")
 	h := newHosts(t, members(0, 0, 3))
 	t.Log(h.shape())
 	h.trouble("20 s", nil)
@@ -131,9 +129,7 @@ func (c *cluster) term() uint64 {
 // TestFault12TwoHostsCannotTalk cuts two workers off from one another, both ways, while both reach all others: the
 // run waits, names whom it waits for or fails with a name, or goes on when the cut is mended.
 func TestFault12TwoHostsCannotTalk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some ten seconds")
-	}
+	long(t, "10 s")
 	h := newHosts(t, members(1, 3, 0))
 	h.asks("c0", "w2")
 	h.trouble("200 s", func() {
