@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -171,9 +172,16 @@ func (c calls) Results(ctx context.Context, r *connect.Request[pb.ResultsRequest
 	return connect.NewResponse(out), nil
 }
 
-// results are those of a job that has ended.
+// behind is how long this node may be behind another one that has already told of something.
+const behind = 500 * time.Millisecond
+
+// results are those of a job that has ended. Whoever asks may have learned of the end from another node: this one
+// waits a moment until it knows too.
 func (s *Server) results(ctx context.Context, id string) (Results, error) {
 	j, missing := s.job(id)
+	for began := time.Now(); (missing != nil || !j.Phase.Ended()) && time.Since(began) < behind && ctx.Err() == nil; j, missing = s.job(id) {
+		time.Sleep(behind / 20)
+	}
 	switch {
 	case missing != nil:
 		return Results{}, missing

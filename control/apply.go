@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Apply returns the state after a command, and its answer. Neither the old state nor what it points to is
@@ -155,10 +156,16 @@ func (s *State) dropIdle() {
 	})
 }
 
+const noBundle = "is not here or not whole"
+
+// BundleMissing reports whether a job was refused, with this text, because its bundle is not in the log. That it
+// was there before means nothing: it is dropped with the last job that needs it.
+func BundleMissing(refusal string) bool { return strings.Contains(refusal, noBundle) }
+
 func (s *State) submit(c *Submit, at int64) (string, error) {
 	b := s.Bundle(c.Bundle)
 	if b == nil || !b.Complete {
-		return "", fmt.Errorf("bundle %s is not here or not whole: upload it before the job", short(c.Bundle))
+		return "", fmt.Errorf("bundle %s %s: upload it before the job", short(c.Bundle), noBundle)
 	}
 	waiting := 0
 	for _, j := range s.Jobs {

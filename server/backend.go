@@ -46,10 +46,23 @@ func (b backend) Submit(ctx context.Context, s api.Submission) (string, error) {
 	}
 	sum := sha256.Sum256(s.Bundle)
 	hash := hex.EncodeToString(sum[:])
-	if err := b.upload(ctx, hash, s.Bundle); err != nil {
-		return "", err
+	if have := b.machine.state.Load().Bundle(hash); have == nil || !have.Complete {
+		if err := b.upload(ctx, hash, s.Bundle); err != nil {
+			return "", err
+		}
 	}
-	answer, err := b.order(ctx, control.Command{Submit: &control.Submit{Name: name, Bundle: hash, Spec: s.Spec, MostRegions: most}})
+	submit := control.Command{Submit: &control.Submit{Name: name, Bundle: hash, Spec: s.Spec, MostRegions: most}}
+	answer, err := b.order(ctx, submit)
+	for range 3 {
+		if err == nil || !control.BundleMissing(err.Error()) {
+			break
+		}
+		// It went with the last job that needed it, between the look or the upload and the order.
+		if err := b.upload(ctx, hash, s.Bundle); err != nil {
+			return "", err
+		}
+		answer, err = b.order(ctx, submit)
+	}
 	return answer.Job, err
 }
 
@@ -86,11 +99,8 @@ func (b backend) try(ctx context.Context, s api.Submission) (most int, err error
 	return most, err
 }
 
-// upload puts a bundle into the log unless it is there.
+// upload puts a bundle into the log; pieces that are there already change nothing.
 func (b backend) upload(ctx context.Context, hash string, data []byte) error {
-	if have := b.machine.state.Load().Bundle(hash); have != nil && have.Complete {
-		return nil
-	}
 	for at := 0; at < len(data); at += control.MaxPiece {
 		part := data[at:min(at+control.MaxPiece, len(data))]
 		if _, err := b.order(ctx, control.Command{Upload: &control.Upload{Hash: hash, Size: len(data), Offset: at, Data: part}}); err != nil {

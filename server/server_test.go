@@ -490,6 +490,25 @@ func TestFault1LostMemberIsNamed(t *testing.T) {
 }
 
 // A node that comes back has the jobs that it had, and their results.
+// Who learns from one node that a job has ended gets its results from any other at once.
+func TestResultsOfAnyNodeAtOnce(t *testing.T) {
+	nodes := testCluster(t, 3, nil)
+	path := file(t, "model: probe\nend: 1 s\n")
+	for range 3 {
+		for _, first := range nodes {
+			job := submit(t, client(t, first), path, control.Spec{})
+			if p := wait(t, client(t, first), job); p.Phase != control.Done {
+				t.Fatalf("%+v", p)
+			}
+			for _, n := range nodes {
+				if _, err := client(t, n).Results(t.Context(), job); err != nil {
+					t.Errorf("%s ended by %s, not by %s: %v", job, first.Name(), n.Name(), err)
+				}
+			}
+		}
+	}
+}
+
 func TestRestartKeepsResults(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(c *Config) { c.Dir = dir }
