@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -47,6 +48,7 @@ type gossip struct {
 	contacted bool      // an address to join was reached
 	refused   map[string]bool
 	saved     string
+	failed    teller // says why no address could be joined
 
 	queueMu sync.Mutex
 	queue   []gossiped
@@ -267,7 +269,7 @@ func (g *gossip) joinOnce(ctx context.Context) bool {
 			return reached
 		}
 		if _, err := g.ml.Join([]string{addr}); err != nil {
-			g.c.Log.Debug("cannot join", "addr", addr, "error", err)
+			g.unjoined("cannot join", addr, err)
 			continue
 		}
 		reached = true
@@ -279,6 +281,27 @@ func (g *gossip) joinOnce(ctx context.Context) bool {
 		signal(g.wake)
 	}
 	return g.contacted
+}
+
+// unjoined tells why an address could not be joined: while none was, whoever set this node up wants to know.
+func (g *gossip) unjoined(what, addr string, err error) {
+	_, contacted := g.settled()
+	reason := err
+	var joined interface{ WrappedErrors() []error }
+	if errors.As(err, &joined) && len(joined.WrappedErrors()) == 1 {
+		reason = joined.WrappedErrors()[0] // memberlist wraps it in several lines
+	}
+	same := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1 // ports change with every attempt
+		}
+		return r
+	}, reason.Error())
+	level := slog.LevelInfo
+	if contacted || g.failed.again(fmt.Sprint(what, addr, same)) {
+		level = slog.LevelDebug
+	}
+	g.c.Log.Log(context.Background(), level, what, "addr", addr, "error", reason)
 }
 
 // seeds resolves the addresses to join, and those known from the last run.
@@ -298,7 +321,7 @@ func (g *gossip) seeds(ctx context.Context) []string {
 		ips, err := net.DefaultResolver.LookupNetIP(short, "ip", host)
 		cancel()
 		if err != nil {
-			g.c.Log.Debug("cannot resolve a name to join", "name", host, "error", err)
+			g.unjoined("cannot resolve a name to join", host, err)
 			continue
 		}
 		for _, ip := range ips {

@@ -245,5 +245,8 @@ func TestFault34OtherVersionIsRefused(t *testing.T) {
 	c.start()
 	job := c.submit(file)
 	c.stranger(newer, "version 1", "version 2")
+	if !contains(newer.log(), []string{"cannot join", "version 1", "version 2"}) {
+		t.Errorf("it does not say itself why it is kept out:\n%s", last(newer.log()))
+	}
 	c.same(job, want)
 }
