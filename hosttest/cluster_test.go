@@ -121,8 +121,16 @@ func (c *cluster) start(names ...string) {
 	}
 }
 
-// explain shows the logs of a test that failed.
+// explain looks for crashes in the logs, and shows them if the test failed. With GOFLAGS=-race the program is
+// built with the race detector, which writes there too.
 func (c *cluster) explain() {
+	for _, m := range c.list {
+		for _, bad := range []string{"DATA RACE", "panic:", "fatal error:"} {
+			if strings.Contains(c.nodes[m.name].log(), bad) {
+				c.t.Errorf("%s: %s", m.name, bad)
+			}
+		}
+	}
 	if !c.t.Failed() {
 		return
 	}

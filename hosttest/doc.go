@@ -18,4 +18,6 @@
 // Tests that take long run only with SIMNODE_LONG_TESTS=1:
 //
 //	SIMNODE_LONG_TESTS=1 go test -v -timeout 20m ./hosttest/
+//
+// With GOFLAGS=-race the nodes too are built with the race detector.
 package hosttest
