@@ -18,7 +18,7 @@ const tooLong = 15 * time.Second
 // back with its data. Twenty times in the long test.
 func TestFault2LeaderKilled(t *testing.T) {
 	t.Parallel()
-	kills, end := 3, "2000 s"
+	kills, end := 2, "1200 s"
 	switch {
 	case os.Getenv(longTests) != "":
 		kills, end = 20, "14000 s"

@@ -110,8 +110,14 @@ func (h *hosts) names() {
 // sweep removes all that these tests make outside of their folders, and what earlier ones left that were killed.
 func sweep() {
 	for i := range 16 {
-		_ = exec.Command("ip", "netns", "del", space(i)).Run() // there may be none
-		_ = exec.Command("ip", "link", "del", space(i)).Run()
+		for path, remove := range map[string][]string{
+			"/run/netns/" + space(i):     {"netns", "del", space(i)},
+			"/sys/class/net/" + space(i): {"link", "del", space(i)},
+		} {
+			if _, err := os.Lstat(path); err == nil {
+				_ = exec.Command("ip", remove...).Run() // The one may take the other with it.
+			}
+		}
 		_ = os.RemoveAll(etc(i))
 	}
 	_ = os.Remove("/etc/netns") // unless others use it

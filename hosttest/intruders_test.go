@@ -188,7 +188,7 @@ func TestFault16ConnectionsReset(t *testing.T) {
 	}
 	const resets, least = 8, 3
 	c := newCluster(t, members(1, 2, 0))
-	file := c.scenario(phold(200, "3000 s"))
+	file := c.scenario(phold(200, "2000 s"))
 	want := c.alone(file)
 	c.start()
 	job := c.submit(file)

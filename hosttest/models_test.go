@@ -14,9 +14,9 @@ import (
 func TestShippedScenariosAgree(t *testing.T) {
 	t.Parallel()
 	short := map[string][]string{
-		"airspace-us":      {"--end", "30 min"},
-		"life-r-pentomino": {"--set", "params.generations=40", "--set", "params.report=[0,40]"},
-		"phold":            {"--end", "2 s"},
+		"airspace-us":      {"--end", "15 min"},
+		"life-r-pentomino": {"--set", "params.generations=15", "--set", "params.report=[0,15]"},
+		"phold":            {"--end", "1 s"},
 	}
 	counts := []int{1, 2, 3, 4, 8}
 	if testing.Short() {

@@ -33,7 +33,7 @@ func TestFault14LossOnAllLinks(t *testing.T) {
 	for i := range h.list {
 		h.filter(i, "numgen random mod 100 == 0 drop")
 	}
-	h.trouble("60 s", nil)
+	h.trouble("30 s", nil)
 }
 
 // TestFault15DelayAndLoss holds all packets up for 5 ms and loses one in a hundred.
@@ -81,7 +81,7 @@ func TestFault11LeaderInTheMinority(t *testing.T) {
 	}
 	h := newHosts(t, members(5, 2, 0))
 	h.asks("w0", "w1")
-	h.trouble("300 s", func() {
+	h.trouble("200 s", func() {
 		leader := h.leader("")
 		other := "c0"
 		if leader == other {
@@ -101,12 +101,10 @@ func TestFault11LeaderInTheMinority(t *testing.T) {
 // TestFault12OneWay lets the coordinator hear nothing while it is heard: another one leads, the run goes on, and
 // terms do not run away.
 func TestFault12OneWay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some ten seconds")
-	}
+	long(t, "10 s")
 	h := newHosts(t, members(3, 2, 0))
 	h.asks("w0", "w1")
-	h.trouble("300 s", func() {
+	h.trouble("200 s", func() {
 		leader := h.leader("")
 		before := h.term()
 		h.filter(h.host(leader), "iifname eth0 drop")

@@ -104,7 +104,7 @@ func (c *cluster) stranger(p *process, why ...string) {
 	c.t.Helper()
 	p.start()
 	said := false
-	for range 50 {
+	for range 40 {
 		out, err := c.ask(c.t.Context(), "nodes")
 		if err != nil {
 			c.t.Fatal(err)
@@ -161,7 +161,7 @@ func TestStrangersAreKeptOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.file("other.key", base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32)))
-	file := c.scenario(phold(200, "3000 s"))
+	file := c.scenario(phold(200, "2000 s"))
 	want := c.alone(file)
 	c.start()
 	job := c.submit(file)
@@ -240,7 +240,7 @@ func TestFault34OtherVersionIsRefused(t *testing.T) {
 	if err := build(newer.program, "-overlay", filepath.Join(c.dir, "overlay.json")); err != nil {
 		t.Fatal(err)
 	}
-	file := c.scenario(phold(200, "3000 s"))
+	file := c.scenario(phold(200, "2000 s"))
 	want := c.alone(file)
 	c.start()
 	job := c.submit(file)
