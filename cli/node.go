@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,6 +74,10 @@ func (e *env) node(ctx context.Context, flags *pflag.FlagSet, f *nodeFlags) erro
 	if err != nil {
 		return usageError{err}
 	}
+	if f.temporary {
+		// Who reads the log may be killed; a line written then must not end the node before its data is gone.
+		signal.Ignore(syscall.SIGPIPE)
+	}
 	began, cancel := context.WithTimeout(ctx, time.Minute)
 	n, err := server.Start(began, config)
 	cancel()
@@ -94,13 +100,27 @@ func (e *env) node(ctx context.Context, flags *pflag.FlagSet, f *nodeFlags) erro
 	case <-ended:
 	case <-ctx.Done():
 	}
-	// There is nobody left to part from, and a handler that does not return must not keep the process.
+	closeSoon(n)
 	if err := removeData(config.Dir); err != nil {
 		fmt.Fprintf(e.stderr, "%s: %v\n", e.program, err)
 		os.Exit(Failed)
 	}
 	os.Exit(Done)
 	return nil
+}
+
+// closeSoon closes a node whose data is about to be removed: what still writes would make files anew, or end
+// the process when its folder is gone. A handler that does not return must not keep the process.
+func closeSoon(n *server.Node) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = n.Close() // nobody is left to be told
+	}()
+	select {
+	case <-closed:
+	case <-time.After(3 * time.Second):
+	}
 }
 
 // removeData removes a data folder that is still in use, and the one that held the folders of all nodes if it
