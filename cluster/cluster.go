@@ -136,7 +136,7 @@ func (c *Cluster) resume() error {
 	}
 	c.life.Lock()
 	defer c.life.Unlock()
-	return c.join(false)
+	return c.join(0, false)
 }
 
 // abort undoes a start that failed.
@@ -187,6 +187,14 @@ func (c *Cluster) gossiping() *gossip {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.gossip
+}
+
+// belongs returns the formation of the cluster that this node takes part in, 0 if none.
+func (c *Cluster) belongs() uint64 {
+	if rep := c.replica(); rep != nil {
+		return rep.bound
+	}
+	return 0
 }
 
 // resolve returns where a node is.
@@ -370,7 +378,7 @@ func (c *Cluster) Leader() (name string, term uint64) {
 	if g == nil {
 		return "", 0
 	}
-	formation, _, _ := c.machine.facts()
+	formation := c.belongs()
 	for _, p := range g.all() {
 		if p.alive && p.meta.term > term && !foreign(formation, p) {
 			name, term = p.name, p.meta.term

@@ -28,7 +28,9 @@
 // the cluster, alone, and invites the others one after another; each is sent the log first and then made a
 // voter, up to five. Commands are taken from when more than half of the expected (of five, if more are
 // expected) vote. That is the same path on which nodes join later, and it makes a founding by two groups
-// at once harmless: at most one of them gets that far, and the other gives way.
+// at once harmless: at most one of them gets that far, and the other gives way. A log says from its first moment
+// which founding it belongs to, and so does every stream that carries it: raft itself would let a node vote in
+// two clusters.
 //
 // The leader keeps the configuration of the log in accord with gossip, one change at a time and only while a
 // majority of the voters stays alive:

@@ -147,10 +147,11 @@ func mayFound(self string, expected int, peers []*peer) bool {
 // quorum returns how many voters a founding of an expected size needs until commands are taken.
 func quorum(expected int) int { return min(expected, MaxVoters)/2 + 1 }
 
-// givesWay returns the leader of another cluster that one which nobody used yet gives way to, or nil.
-func givesWay(formation uint64, peers []*peer) *peer {
+// givesWay returns the leader of another cluster that one which nobody used yet gives way to, or nil. One that
+// has lost its leader gives way to any.
+func givesWay(formation uint64, orphaned bool, peers []*peer) *peer {
 	for _, p := range peers {
-		if p.alive && p.meta.term != 0 && foreign(formation, p) && (p.meta.founded || p.meta.formation < formation) {
+		if p.alive && p.meta.term != 0 && foreign(formation, p) && (orphaned || p.meta.founded || p.meta.formation < formation) {
 			return p
 		}
 	}

@@ -59,7 +59,7 @@ func (t *tender) step() {
 	case rep == nil:
 		err = t.found(peers)
 	case formation != 0 && !founded:
-		if p := givesWay(formation, peers); p != nil {
+		if p := givesWay(formation, time.Since(t.led) > c.c.Timing.GoneAfter, peers); p != nil {
 			err = c.forget(fmt.Sprintf("another cluster of this name was founded at the same time, and nobody has used this one; it is led by %s", p.name))
 			rep = nil
 		}
@@ -91,7 +91,7 @@ func (t *tender) found(peers []*peer) error {
 		return nil
 	}
 	c.c.Log.Info("this node founds the cluster", "cluster", c.c.Cluster, "expected", c.c.Expected)
-	return c.join(true)
+	return c.join(newFormation(), true)
 }
 
 // caution keeps a node whose log has no room from standing for election.
@@ -125,10 +125,9 @@ func (t *tender) lead(rep *replica, term uint64) {
 			c.c.Log.Debug("founding the cluster", "error", err)
 			return
 		}
-		formation, _, _ := c.machine.facts()
 		v := view{
 			now: time.Now(), started: c.started, self: c.c.Name, gone: c.c.Timing.GoneAfter,
-			servers: servers, peers: c.gossip.all(), formation: formation,
+			servers: servers, peers: c.gossip.all(), formation: rep.bound,
 		}
 		if !t.change(rep, term, plan(v), index) {
 			return
@@ -141,11 +140,7 @@ func (t *tender) settle(rep *replica, servers []server) error {
 	c := t.c
 	formation, founded, _ := c.machine.facts()
 	if formation == 0 {
-		var id [8]byte
-		for binary.LittleEndian.Uint64(id[:]) == 0 {
-			_, _ = rand.Read(id[:])
-		}
-		return entry(rep, entryFormation, id[:])
+		return entry(rep, entryFormation, binary.LittleEndian.AppendUint64(nil, rep.bound))
 	}
 	if founded {
 		return nil
@@ -164,6 +159,17 @@ func (t *tender) settle(rep *replica, servers []server) error {
 	}
 	c.c.Log.Info("the cluster is founded", "cluster", c.c.Cluster, "voters", voters)
 	return nil
+}
+
+// newFormation returns a number that names a cluster founded now.
+func newFormation() uint64 {
+	var id [8]byte
+	for {
+		_, _ = rand.Read(id[:])
+		if f := binary.LittleEndian.Uint64(id[:]); f != 0 {
+			return f
+		}
+	}
 }
 
 func entry(rep *replica, kind byte, data []byte) error {
@@ -217,7 +223,7 @@ func (t *tender) make(rep *replica, term uint64, ch change, index uint64) (done 
 	}
 	commit := rep.CommitIndex()
 	s, err := t.c.askStatus(t.c.ctx, ch.name)
-	if err != nil || s.last < commit {
+	if err != nil || s.formation != rep.bound || s.last < commit {
 		return false, err
 	}
 	return true, rep.AddVoter(id, addr, index, changeLimit).Error()
@@ -227,7 +233,6 @@ func (t *tender) make(rep *replica, term uint64, ch change, index uint64) (done 
 func (t *tender) invite(rep *replica, term uint64, ch change) error {
 	c := t.c
 	p := c.gossip.peer(ch.name)
-	formation, _, _ := c.machine.facts()
 	if p == nil {
 		return fmt.Errorf("gossip does not know it any more")
 	}
@@ -237,7 +242,7 @@ func (t *tender) invite(rep *replica, term uint64, ch change) error {
 			return err
 		}
 	}
-	return c.askEnter(c.ctx, ch.name, invitation{formation: formation, term: term, boot: p.meta.boot, instance: p.meta.instance, reset: ch.reset})
+	return c.askEnter(c.ctx, ch.name, invitation{formation: rep.bound, term: term, boot: p.meta.boot, instance: p.meta.instance, reset: ch.reset})
 }
 
 // strangers tells of nodes that belong to another cluster of the same name.

@@ -1,12 +1,13 @@
 package cluster
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/simnode/simnode/cluster/logstore"
 )
 
 // replica is this node's part in the log: one raft instance.
@@ -16,12 +17,13 @@ type replica struct {
 	streams  *raftStreams
 	store    opened
 	instance uint64
-	done     chan struct{}
+	// bound is the formation of the cluster whose log this is.
+	bound uint64
+	done  chan struct{}
 
-	// What scan found in the log, up to index scanned; used by one goroutine at a time (Cluster.life).
-	scanned   uint64
-	formation uint64
-	founded   bool
+	// Whether scan found the founding in the log, up to index scanned; used by one goroutine at a time (Cluster.life).
+	scanned uint64
+	founded bool
 }
 
 // raftConfig follows what is known to work; see the package comment for departures.
@@ -39,17 +41,21 @@ func raftConfig(c *Config) *raft.Config {
 	return rc
 }
 
-// newReplica takes part in the log from now on. If bootstrap, this node alone makes a new one.
-func (c *Cluster) newReplica(bootstrap bool) (*replica, error) {
+// newReplica takes part in the log of the cluster of a formation, or if that is 0 in the one that it took part in
+// before. If bootstrap, this node alone makes a new one.
+func (c *Cluster) newReplica(formation uint64, bootstrap bool) (*replica, error) {
 	store, err := c.stores.open()
 	if err != nil {
 		return nil, err
 	}
-	streams, err := newRaftStreams(c.net, c.c.Name, c.resolve)
+	if formation, err = bind(store.stable, formation); err != nil {
+		return nil, errors.Join(err, store.close())
+	}
+	streams, err := newRaftStreams(c.net, c.c.Name, formation, c.resolve)
 	if err != nil {
 		return nil, errors.Join(err, store.close())
 	}
-	rep := &replica{streams: streams, store: store, done: make(chan struct{})}
+	rep := &replica{streams: streams, store: store, bound: formation, done: make(chan struct{})}
 	rc := raftConfig(&c.c)
 	rep.trans = raftTransport{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: streams, MaxPool: 3, Timeout: c.c.Timing.Request, Logger: rc.Logger,
@@ -67,6 +73,19 @@ func (c *Cluster) newReplica(bootstrap bool) (*replica, error) {
 		return fail(fmt.Errorf("raft: %w", err))
 	}
 	return rep, nil
+}
+
+// bind says whose log this is, for ever, and returns it.
+func bind(s raft.StableStore, formation uint64) (uint64, error) {
+	key := []byte(logstore.KeyFormation)
+	if formation != 0 {
+		return formation, s.SetUint64(key, formation)
+	}
+	formation, err := s.GetUint64(key)
+	if err != nil || formation == 0 {
+		return 0, errors.Join(errors.New("the log does not say which cluster it belongs to"), err)
+	}
+	return formation, nil
 }
 
 // shutdownLimit is how long the end of a replica may take; longer means that its disk hangs.
@@ -108,10 +127,7 @@ func (rep *replica) scan() error {
 		if l.Type != raft.LogCommand || len(l.Data) == 0 {
 			continue
 		}
-		switch {
-		case l.Data[0] == entryFormation && len(l.Data) == 9 && rep.formation == 0:
-			rep.formation = binary.LittleEndian.Uint64(l.Data[1:])
-		case l.Data[0] == entryFounded:
+		if l.Data[0] == entryFounded {
 			rep.founded = true
 		}
 	}
@@ -123,24 +139,21 @@ func (rep *replica) scan() error {
 func (c *Cluster) founding() (formation uint64, founded bool) {
 	formation, founded, _ = c.machine.facts()
 	rep := c.replica()
-	if rep == nil || formation != 0 && founded {
+	if rep == nil || founded {
 		return formation, founded
 	}
 	if err := rep.scan(); err != nil {
 		c.c.Log.Debug("the log cannot be read", "error", err)
 	}
-	if formation == 0 {
-		formation = rep.formation
-	}
-	return formation, founded || rep.founded
+	return rep.bound, founded || rep.founded
 }
 
-// join takes part in the log, which is empty. life is held.
-func (c *Cluster) join(bootstrap bool) error {
+// join takes part in a log; see newReplica. life is held.
+func (c *Cluster) join(formation uint64, bootstrap bool) error {
 	if c.ctx.Err() != nil {
 		return ErrStopped
 	}
-	rep, err := c.newReplica(bootstrap)
+	rep, err := c.newReplica(formation, bootstrap)
 	if err != nil {
 		return err
 	}

@@ -95,14 +95,16 @@ func parseInvitation(b []byte) (i invitation, err error) {
 
 // status is what a node says of its part in the log.
 type status struct {
-	// last index of its log.
-	last uint64
+	// formation of the cluster that it takes part in, and the last index of that one's log.
+	formation uint64
+	last      uint64
 	// member says, if the node leads, whether who asks is in the configuration.
 	leads, member bool
 }
 
 func (s *status) encode() []byte {
-	b := binary.LittleEndian.AppendUint64(nil, s.last)
+	b := binary.LittleEndian.AppendUint64(nil, s.formation)
+	b = binary.LittleEndian.AppendUint64(b, s.last)
 	flags := byte(0)
 	if s.leads {
 		flags |= 1
@@ -114,10 +116,13 @@ func (s *status) encode() []byte {
 }
 
 func parseStatus(b []byte) (status, error) {
-	if len(b) != 9 || b[8] > 3 {
+	if len(b) != 17 || b[16] > 3 {
 		return status{}, fmt.Errorf("a status of %d bytes is malformed", len(b))
 	}
-	return status{last: binary.LittleEndian.Uint64(b), leads: b[8]&1 != 0, member: b[8]&2 != 0}, nil
+	return status{
+		formation: binary.LittleEndian.Uint64(b), last: binary.LittleEndian.Uint64(b[8:]),
+		leads: b[16]&1 != 0, member: b[16]&2 != 0,
+	}, nil
 }
 
 // callers keeps one idle connection to each node that requests were sent to.
@@ -324,7 +329,7 @@ func (c *Cluster) status(asking string) ([]byte, error) {
 	if rep == nil {
 		return nil, errors.New("this node takes no part in the log")
 	}
-	s := status{last: rep.LastIndex(), leads: c.leads() != 0}
+	s := status{formation: rep.bound, last: rep.LastIndex(), leads: c.leads() != 0}
 	servers, _, err := configuration(rep)
 	if err != nil {
 		return nil, err
@@ -348,17 +353,18 @@ func (c *Cluster) enter(i invitation) error {
 		return errors.New("this node leaves")
 	case i.boot != c.c.Boot:
 		return errors.New("another process of this node's name is meant")
+	case i.formation == 0:
+		return fmt.Errorf("%w: an invitation to no cluster", errRefused)
 	case rep == nil:
-		return c.join(false)
+		return c.join(i.formation, false)
+	case rep.bound != i.formation:
+		return c.elsewhere()
 	case rep.empty() || !i.reset:
 		return nil
 	case i.instance != rep.instance:
 		return errors.New("this node took part anew since then")
 	}
-	formation, founded := c.founding()
-	if founded && formation != i.formation {
-		return errors.New("this node belongs to another cluster of the same name; stop it, delete its data folder, and start it again to take it in")
-	}
+	_, founded := c.founding()
 	if term := rep.CurrentTerm(); i.term < term && founded {
 		// Who invites may lead no longer, and not know that this node was added meanwhile. If it does
 		// lead, adding the node as it is lets it learn of the term.
@@ -368,5 +374,14 @@ func (c *Cluster) enter(i invitation) error {
 	if err := c.forget("it was removed from the cluster and takes part anew"); err != nil {
 		return err
 	}
-	return c.join(false)
+	return c.join(i.formation, false)
+}
+
+// elsewhere says why a node follows no invitation from another cluster. Only its own look at gossip takes it
+// from one to the other, so that two leaders do not pull at it in turn.
+func (c *Cluster) elsewhere() error {
+	if _, founded := c.founding(); founded {
+		return errors.New("this node belongs to another cluster of the same name; stop it, delete its data folder, and start it again to take it in")
+	}
+	return errors.New("this node takes part in another cluster of the same name, which was founded at the same time; one of the two gives way")
 }

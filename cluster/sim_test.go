@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/simnode/simnode/control"
 )
@@ -728,3 +731,67 @@ func TestJoinsAndLeavesLeaveNothingBehind(t *testing.T) {
 		}
 	})
 }
+
+// A node that was invited by a founder which then is gone for ever is not lost to another one that needs it.
+func TestOrphanOfAnUnusedClusterGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tc := memCluster(t, 3, func(_ int, c *Config) { c.Expected = 2 })
+		defer tc.stop()
+		names := []string{"n0", "n1", "n2"}
+		tc.net.isolate("n0", names, true)
+		// No founding draws a number as low as this one, so that nobody else can be lower.
+		if err := tc.nodes[0].enter(invitation{formation: 1, boot: tc.nodes[0].Cluster.c.Boot}); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, "the other founding", func() bool { return tc.nodes[1].replica() != nil })
+		tc.net.isolate("n1", names, true)
+		if err := tc.nodes[2].Stop(); err != nil {
+			t.Fatal(err)
+		}
+		tc.nodes[2].Cluster = nil
+		time.Sleep(10 * time.Second)
+		tc.net.isolate("n1", names, false)
+		tc.net.isolate("n0", names, false)
+		time.Sleep(LAN().GoneAfter)
+		wait(t, "one cluster", func() bool {
+			m := tc.nodes[1].Metrics()
+			return m.Founded && m.Voters == 2 && tc.nodes[0].belongs() == tc.nodes[1].belongs()
+		})
+		apply(t, tc.nodes[0], "x")
+		agree(t, tc.nodes[:2], 1)
+	})
+}
+
+// A leader of another cluster cannot write to a node's log, whatever its term.
+func TestStreamsOfAnotherClusterAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tc := memCluster(t, 2, nil)
+		defer tc.stop()
+		apply(t, leader(t, tc.nodes), "x")
+		s := tc.nodes[0].replica().streams
+		before := tc.nodes[1].replica().LastIndex()
+		other, err := newRaftStreams(deaf{s.net}, "n0", s.formation+1, s.resolve)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: other, MaxPool: 1, Timeout: time.Second})
+		defer trans.Close()
+		var answer raft.AppendEntriesResponse
+		request := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n0"), Addr: []byte("n0")}, Term: 99}
+		if err := trans.AppendEntries("n1", "n1", &request, &answer); err == nil {
+			t.Errorf("answered %+v", answer)
+		}
+		if r := tc.nodes[1].replica(); r.LastIndex() != before || r.CurrentTerm() == 99 {
+			t.Errorf("index %d, term %d", r.LastIndex(), r.CurrentTerm())
+		}
+		if !tc.nodes[1].log.has("a stream from the log of another cluster") {
+			t.Error("nobody was told")
+		}
+	})
+}
+
+// deaf is a network on which streams of no kind are heard that anybody opens.
+type deaf struct{ network }
+
+func (d deaf) Layer(byte) (net.Listener, error) { return d.network.Layer(99) }

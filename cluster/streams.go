@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -10,24 +12,28 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raftStreams is the raft.StreamLayer of one raft instance. Addresses are names of nodes.
+// raftStreams is the raft.StreamLayer of one raft instance. Addresses are names of nodes. A stream begins with
+// the formation of the cluster whose log it carries; one of another cluster is closed: raft itself would take
+// any leader's entries.
 type raftStreams struct {
 	net     network
 	layer   net.Listener
 	resolve func(name string) (addr string, ok bool)
 	name    string
+	// formation of the cluster.
+	formation uint64
 
 	mu     sync.Mutex
 	closed bool
 	conns  map[*tracked]bool
 }
 
-func newRaftStreams(n network, name string, resolve func(string) (string, bool)) (*raftStreams, error) {
+func newRaftStreams(n network, name string, formation uint64, resolve func(string) (string, bool)) (*raftStreams, error) {
 	l, err := n.Layer(kindRaft)
 	if err != nil {
 		return nil, err
 	}
-	return &raftStreams{net: n, layer: l, resolve: resolve, name: name, conns: map[*tracked]bool{}}, nil
+	return &raftStreams{net: n, layer: l, resolve: resolve, name: name, formation: formation, conns: map[*tracked]bool{}}, nil
 }
 
 // tracked is a connection that ends with its layer: raft itself leaves some open.
@@ -35,6 +41,33 @@ type tracked struct {
 	net.Conn
 	s    *raftStreams
 	peer string // empty if the other side opened it
+	met  bool   // the formation was sent or received; used by the only reader or the only writer
+}
+
+// Write writes, after the formation if this side opened the stream.
+func (t *tracked) Write(b []byte) (int, error) {
+	if t.peer == "" || t.met {
+		return t.Conn.Write(b)
+	}
+	head := binary.LittleEndian.AppendUint64(make([]byte, 0, 8+len(b)), t.s.formation)
+	n, err := t.Conn.Write(append(head, b...))
+	t.met = err == nil
+	return max(0, n-len(head)), err
+}
+
+// Read reads, after the formation if the other side opened the stream.
+func (t *tracked) Read(b []byte) (int, error) {
+	if t.peer == "" && !t.met {
+		var head [8]byte
+		if _, err := io.ReadFull(t.Conn, head[:]); err != nil {
+			return 0, err
+		}
+		if f := binary.LittleEndian.Uint64(head[:]); f != t.s.formation {
+			return 0, fmt.Errorf("a stream from the log of another cluster, formation %016x; this node takes part in %016x", f, t.s.formation)
+		}
+		t.met = true
+	}
+	return t.Conn.Read(b)
 }
 
 func (t *tracked) Close() error {
@@ -51,7 +84,7 @@ func (s *raftStreams) track(conn net.Conn, peer string) (net.Conn, error) {
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
-	t := &tracked{conn, s, peer}
+	t := &tracked{Conn: conn, s: s, peer: peer}
 	s.conns[t] = true
 	return t, nil
 }

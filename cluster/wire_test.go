@@ -62,7 +62,7 @@ func FuzzInvitation(f *testing.F) {
 }
 
 func FuzzStatus(f *testing.F) {
-	s := status{last: 9, leads: true, member: true}
+	s := status{formation: 5, last: 9, leads: true, member: true}
 	f.Add(s.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if s, err := parseStatus(b); err == nil && !bytes.Equal(s.encode(), b) {

@@ -22,7 +22,7 @@
 // term (8), type (1), time of appending (8), length of the extensions (4), extensions, data. Numbers are
 // little-endian.
 //
-// The state is term, vote, first and last index and where the last record ends, with a CRC-32C, stored
+// The state is formation, term, vote, first and last index and where the last record ends, with a CRC-32C, stored
 // twice in two sectors of the disk. An append writes records, syncs them, writes the state and syncs that.
 // So what stands behind the end is a write that was never confirmed and is cut off; anything before it
 // must be whole. With two copies, one damaged sector costs nothing.

@@ -73,6 +73,9 @@ const (
 	keyVote     = "LastVoteCand"
 )
 
+// KeyFormation is the key of the number that names the cluster whose log this is.
+const KeyFormation = "Formation"
+
 // segment is a file of records with where each begins.
 type segment struct {
 	first  uint64
@@ -570,7 +573,7 @@ func (l *Log) Get(key []byte) ([]byte, error) {
 	return []byte(l.st.vote), nil
 }
 
-// SetUint64 stores the current term or the term of the last vote.
+// SetUint64 stores the current term, the term of the last vote or the formation.
 func (l *Log) SetUint64(key []byte, value uint64) error {
 	return l.write("storing a term", func() error {
 		st := l.st
@@ -579,6 +582,8 @@ func (l *Log) SetUint64(key []byte, value uint64) error {
 			st.term = value
 		case keyVoteTerm:
 			st.voteTerm = value
+		case KeyFormation:
+			st.formation = value
 		default:
 			return fmt.Errorf("key %q is not kept", key)
 		}
@@ -586,7 +591,7 @@ func (l *Log) SetUint64(key []byte, value uint64) error {
 	})
 }
 
-// GetUint64 returns the current term or the term of the last vote, 0 if there was none.
+// GetUint64 returns the current term, the term of the last vote or the formation, 0 if there was none.
 func (l *Log) GetUint64(key []byte) (uint64, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -595,6 +600,8 @@ func (l *Log) GetUint64(key []byte) (uint64, error) {
 		return l.st.term, nil
 	case keyVoteTerm:
 		return l.st.voteTerm, nil
+	case KeyFormation:
+		return l.st.formation, nil
 	}
 	return 0, errNotFound
 }

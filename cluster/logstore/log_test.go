@@ -48,6 +48,7 @@ type content struct {
 	First, Last    uint64
 	Entries        []raft.Log
 	Term, VoteTerm uint64
+	Formation      uint64
 	Vote           string
 }
 
@@ -64,6 +65,7 @@ func read(l *Log) (content, error) {
 	}
 	c.Term, _ = l.GetUint64([]byte(keyTerm))
 	c.VoteTerm, _ = l.GetUint64([]byte(keyVoteTerm))
+	c.Formation, _ = l.GetUint64([]byte(KeyFormation))
 	vote, err := l.Get([]byte(keyVote))
 	if err != nil && err.Error() != "not found" {
 		return c, err
@@ -102,6 +104,8 @@ func (o op) apply(c content) content {
 		c.VoteTerm = o.from
 	case 4:
 		c.Vote = o.text
+	case 5:
+		c.Formation = o.from
 	}
 	c.First, c.Last = 0, 0
 	if n := len(c.Entries); n > 0 {
@@ -124,12 +128,14 @@ func (o op) do(l *Log) error {
 		return l.SetUint64([]byte(keyTerm), o.from)
 	case 3:
 		return l.SetUint64([]byte(keyVoteTerm), o.from)
+	case 5:
+		return l.SetUint64([]byte(KeyFormation), o.from)
 	}
 	return l.Set([]byte(keyVote), []byte(o.text))
 }
 
 func drawOp(rnd *rand.Rand, c content) op {
-	switch k := rnd.IntN(10); {
+	switch k := rnd.IntN(11); {
 	case k < 5 || c.Last == 0 && k < 7:
 		o := op{from: c.Last + 1}
 		if c.Last == 0 {
@@ -152,6 +158,8 @@ func drawOp(rnd *rand.Rand, c content) op {
 		return op{kind: 2, from: rnd.Uint64N(100)}
 	case k < 9:
 		return op{kind: 3, from: rnd.Uint64N(100)}
+	case k < 10:
+		return op{kind: 5, from: rnd.Uint64N(100)}
 	}
 	return op{kind: 4, text: fmt.Sprintf("node-%d", rnd.IntN(9))}
 }
@@ -237,7 +245,7 @@ func filled(t testing.TB) (*memDisk, content) {
 	d := newMemDisk()
 	l := open(t, d)
 	ops := []op{
-		{from: 5, sizes: []int{10, 100, 0}}, {kind: 2, from: 3}, {kind: 3, from: 3}, {kind: 4, text: "node-b"},
+		{from: 5, sizes: []int{10, 100, 0}}, {kind: 2, from: 3}, {kind: 3, from: 3}, {kind: 4, text: "node-b"}, {kind: 5, from: 77},
 		{from: 8, sizes: []int{200, 1}}, {from: 10, sizes: []int{50}}, {kind: 1, from: 5, to: 5}, {from: 11, sizes: []int{7, 8}},
 	}
 	var want content
@@ -532,7 +540,7 @@ func FuzzRecord(f *testing.F) {
 }
 
 func FuzzState(f *testing.F) {
-	s := state{serial: 4, owner: owner, term: 2, voteTerm: 2, vote: "b", voted: true, first: 3, last: 9, segment: 3, end: 77}
+	s := state{serial: 4, owner: owner, term: 2, voteTerm: 2, vote: "b", voted: true, formation: 8, first: 3, last: 9, segment: 3, end: 77}
 	f.Add(s.encode())
 	f.Add((&state{}).encode())
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -12,6 +12,9 @@ type state struct {
 	serial uint64 // counts the writes: of two good copies the later one is right
 	owner  string // whose folder it is
 
+	// formation of the cluster whose log this is; 0 if the node took part in none yet.
+	formation uint64
+
 	term     uint64
 	voteTerm uint64
 	vote     string // whom the node voted for in voteTerm
@@ -31,13 +34,13 @@ const (
 	maxVote   = 100
 )
 
-var stateMagic = [8]byte{'s', 'i', 'm', 'r', 'a', 'f', 't', '1'}
+var stateMagic = [8]byte{'s', 'i', 'm', 'r', 'a', 'f', 't', '2'}
 
 // encode returns the state as a sector.
 func (s *state) encode() []byte {
 	b := make([]byte, 0, slotSize)
 	b = append(b, stateMagic[:]...)
-	for _, v := range []uint64{s.serial, s.term, s.voteTerm, s.first, s.last, s.segment, uint64(s.end)} {
+	for _, v := range []uint64{s.serial, s.formation, s.term, s.voteTerm, s.first, s.last, s.segment, uint64(s.end)} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	b = append(b, flag(s.voted), byte(len(s.vote)), byte(len(s.owner)))
@@ -65,12 +68,12 @@ func decodeState(b []byte) (state, error) {
 	if [8]byte(b[:8]) != stateMagic {
 		return state{}, fmt.Errorf("the state begins with %q; %q is expected: another program or version wrote it", b[:8], stateMagic[:])
 	}
-	var v [7]uint64
+	var v [8]uint64
 	for i := range v {
 		v[i] = binary.LittleEndian.Uint64(b[8+8*i:])
 	}
-	s := state{serial: v[0], term: v[1], voteTerm: v[2], first: v[3], last: v[4], segment: v[5], end: int64(v[6])}
-	b = b[64 : slotSize-4]
+	s := state{serial: v[0], formation: v[1], term: v[2], voteTerm: v[3], first: v[4], last: v[5], segment: v[6], end: int64(v[7])}
+	b = b[72 : slotSize-4]
 	vote, owner := int(b[1]), int(b[2])
 	if vote > maxVote || owner > maxOwner || b[0] > 1 {
 		return state{}, errors.New("lengths in the state are out of range")
