@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// tooLong is far beyond what a failover takes; see TestFault2LeaderKilledTwentyTimes for what it does take.
+// tooLong is far beyond what a failover takes; the log of TestFault2LeaderKilled tells what it does take.
 const tooLong = 15 * time.Second
 
 // TestFault2LeaderKilled kills the leader with -9 again and again while a job runs; it owns no regions and comes
