@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"bytes"
 	"io"
 	"math"
@@ -11,13 +10,14 @@ import (
 // csvWriter writes rows as CSV (RFC 4180, lines end in a line feed). It is a writer of its own
 // because encoding/csv takes strings only, which would cost an allocation for each number.
 type csvWriter struct {
-	out     *bufio.Writer
+	out     io.Writer
 	columns []column
 	line    []byte
 }
 
+// newCSV begins a file with its header. The writer does not buffer.
 func newCSV(w io.Writer, columns []column) (*csvWriter, error) {
-	c := &csvWriter{out: bufio.NewWriterSize(w, 1<<16), columns: columns}
+	c := &csvWriter{out: w, columns: columns}
 	for i, col := range columns {
 		c.separate(i)
 		c.line = appendText(c.line, []byte(col.name))
@@ -47,7 +47,7 @@ func (c *csvWriter) write(row []cell) error {
 	return c.endLine()
 }
 
-func (c *csvWriter) close() error { return c.out.Flush() }
+func (c *csvWriter) close() error { return nil }
 
 func (v cell) appendCSV(dst []byte, t cellType) []byte {
 	switch t {

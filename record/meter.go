@@ -11,6 +11,9 @@ import (
 type meter interface {
 	observe(o *sim.Observation, bin int)
 	stats(end sim.Time) sim.Stats
+	// save appends the meter's state, and load reads it into a new meter; now is the time reached.
+	save(b []byte) []byte
+	load(r *reader, now sim.Time)
 }
 
 func newMeter(info *sim.SeriesInfo, g grid) meter {

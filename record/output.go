@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // rowWriter is a format of files.
@@ -17,26 +19,51 @@ type rowWriter interface {
 // output is one file being written, under its name with ".partial" until it is complete.
 type output struct {
 	dir, name string
-	file      *os.File
-	rows      rowWriter
+	columns   []column
+	// out is nil while the file is not yet begun.
+	out  *appender
+	rows rowWriter
+	// durable files are brought to the disk before they get their name.
+	durable bool
+	// saved files are part of what Save saves: one that could not be completed stays.
+	saved bool
 }
 
 const partial = ".partial"
 
-func createOutput(dir, name string, columns []column) (*output, error) {
-	f, err := os.Create(filepath.Join(dir, name+partial))
+func (o *output) path() string    { return filepath.Join(o.dir, o.name) }
+func (o *output) partial() string { return o.path() + partial }
+
+// create makes the file.
+func (o *output) create() error {
+	f, err := os.Create(o.partial())
 	if err != nil {
-		return nil, &DirError{dir, err}
+		return &DirError{o.dir, err}
 	}
-	o := &output{dir: dir, name: name, file: f}
-	if strings.HasSuffix(name, ".parquet") {
-		o.rows = newParquet(f, columns)
-		return o, nil
+	o.out = &appender{file: f}
+	if o.saved {
+		o.out.hash = xxhash.New()
 	}
-	if o.rows, err = newCSV(f, columns); err != nil {
-		return nil, errors.Join(o.fail(err), o.discard())
+	return nil
+}
+
+// begin makes the file ready for the first row.
+func (o *output) begin() (err error) {
+	if err := o.create(); err != nil {
+		return err
 	}
-	return o, nil
+	switch {
+	case o.name == spoolName:
+		_, err := o.out.Write([]byte(spoolMagic))
+		return err
+	case strings.HasSuffix(o.name, parquetEnding):
+		o.rows = newParquet(o.out.file, o.columns)
+		return nil
+	}
+	if o.rows, err = newCSV(o.out, o.columns); err != nil {
+		return errors.Join(o.fail(err), o.discard())
+	}
+	return nil
 }
 
 func (o *output) fail(err error) error {
@@ -45,11 +72,20 @@ func (o *output) fail(err error) error {
 
 // finish completes the file and gives it its name.
 func (o *output) finish() error {
-	err := errors.Join(o.rows.close(), o.file.Close())
-	if err != nil {
-		return errors.Join(o.fail(err), os.Remove(o.file.Name()))
+	err := o.rows.close()
+	if err == nil {
+		err = o.out.flush()
 	}
-	if err := os.Rename(o.file.Name(), filepath.Join(o.dir, o.name)); err != nil {
+	if err == nil && o.durable {
+		err = o.out.sync()
+	}
+	if err = errors.Join(err, o.out.file.Close()); err != nil {
+		if o.saved {
+			return o.fail(err)
+		}
+		return errors.Join(o.fail(err), os.Remove(o.partial()))
+	}
+	if err := os.Rename(o.partial(), o.path()); err != nil {
 		return o.fail(err)
 	}
 	return nil
@@ -57,7 +93,18 @@ func (o *output) finish() error {
 
 // discard removes a file that is not wanted.
 func (o *output) discard() error {
-	return errors.Join(o.file.Close(), os.Remove(o.file.Name()))
+	if o.out == nil {
+		return nil
+	}
+	return errors.Join(o.out.file.Close(), os.Remove(o.partial()))
+}
+
+// close leaves the file as it is.
+func (o *output) close() error {
+	if o.out == nil {
+		return nil
+	}
+	return o.out.file.Close()
 }
 
 // table is one set of rows in every format asked for.
@@ -72,13 +119,18 @@ func (t table) write(row []cell) error {
 	return nil
 }
 
+const (
+	csvEnding     = ".csv"
+	parquetEnding = ".parquet"
+)
+
 // formats returns the endings of the files.
 func (o Options) formats() (endings []string) {
 	if o.CSV || !o.Parquet {
-		endings = append(endings, ".csv")
+		endings = append(endings, csvEnding)
 	}
 	if o.Parquet {
-		endings = append(endings, ".parquet")
+		endings = append(endings, parquetEnding)
 	}
 	return endings
 }

@@ -645,7 +645,7 @@ func TestFilesThatCannotBeCompleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.events[0].file.Close(); err != nil {
+	if err := r.events[0].out.file.Close(); err != nil {
 		t.Fatal(err)
 	}
 	err = r.Finish(10)
