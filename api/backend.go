@@ -19,6 +19,9 @@ type Backend interface {
 	// MaxBundle bytes, and the backend may keep it; that the scenario in it can be set up is for Submit
 	// to find (Invalid, with the problems as the text).
 	Submit(ctx context.Context, s Submission) (job string, err error)
+	// Fresh waits, until ctx is done, until this node knows all that any other one knew when it was called. Its
+	// error says why it may not.
+	Fresh(ctx context.Context) error
 	// Cluster tells of the cluster as this node sees it.
 	Cluster() ClusterStatus
 	// Jobs in order of submission. They are not changed afterwards, by either side.
@@ -59,6 +62,9 @@ type (
 		// Leader is empty while there is none.
 		Leader string
 		Term   uint64
+		// Old says why the answer may be older than what another node has told; empty if it is not. It is
+		// set for clients alone.
+		Old string
 	}
 
 	// Progress is how far a job is.
@@ -71,7 +77,7 @@ type (
 		Rate float64
 		// Wall time since the job began to run.
 		Wall time.Duration
-		// Reason why the job failed, or what it waits for.
+		// Reason why the job failed or ended early, what it waits for, or whom nothing is heard of.
 		Reason string
 	}
 
@@ -82,10 +88,11 @@ type (
 		Address string
 		API     string
 		Workers int
-		// State is alive, suspect, leaving or gone.
+		// State is alive; suspect for one that is not heard; stopping or stopped for one that ended in order
+		// and may come back; leaving or gone for one that left for good.
 		State         string
 		Voter, Leader bool
-		// Heard is when another node last heard of it; zero if unknown.
+		// Heard is when the node that answers last heard of it; zero if unknown.
 		Heard   time.Time
 		Version string
 	}

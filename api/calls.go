@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -23,10 +24,11 @@ import (
 // calls answers the calls of simnode.proto: it checks what is asked, asks the backend and translates.
 type calls struct{ *Server }
 
-func (c calls) Status(_ context.Context, r *connect.Request[pb.StatusRequest]) (*connect.Response[pb.StatusResponse], error) {
+func (c calls) Status(ctx context.Context, r *connect.Request[pb.StatusRequest]) (*connect.Response[pb.StatusResponse], error) {
 	b := c.config.Backend
+	old := c.fresh(ctx)
 	k := b.Cluster()
-	out := &pb.StatusResponse{Cluster: k.Cluster, Node: k.Node, Leader: k.Leader, Term: k.Term}
+	out := &pb.StatusResponse{Cluster: k.Cluster, Node: k.Node, Leader: k.Leader, Term: k.Term, Old: old}
 	for _, j := range b.Jobs() {
 		if r.Msg.Job != "" && r.Msg.Job != j.ID {
 			continue
@@ -38,26 +40,70 @@ func (c calls) Status(_ context.Context, r *connect.Request[pb.StatusRequest]) (
 		out.Jobs = append(out.Jobs, toJob(j, progress))
 	}
 	if r.Msg.Job != "" && len(out.Jobs) == 0 {
-		return nil, wireError(noJob(r.Msg.Job))
+		return nil, wireError(noJob(r.Msg.Job, b.Jobs(), old))
 	}
 	return connect.NewResponse(out), nil
 }
 
-func noJob(job string) *Error {
+// freshFor is how long a node may take to learn what others know already.
+const freshFor = time.Second
+
+// fresh lets this node learn what others may have told already, and returns why it may not have, or nothing.
+func (s *Server) fresh(ctx context.Context) (old string) {
+	ctx, cancel := context.WithTimeout(ctx, freshFor)
+	defer cancel()
+	if err := s.config.Backend.Fresh(ctx); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// noJob is the error for a job that is not among those known. old says why others may know more.
+func noJob(job string, known []*control.Job, old string) *Error {
+	number := jobNumber(job)
+	for _, j := range known {
+		if number > 0 && number < jobNumber(j.ID) {
+			return Errorf(NotFound, "%s was removed: only the last %d ended jobs are kept", job, control.KeptJobs)
+		}
+	}
+	if old != "" {
+		return Errorf(Unavailable, "this node knows of no job %q, but others may: %s", clip(job), old)
+	}
 	return Errorf(NotFound, "there is no job %q here; simnode status lists the jobs", clip(job))
 }
 
-// job finds a job by its id.
-func (s *Server) job(id string) (*control.Job, *Error) {
-	if id == "" {
-		return nil, Errorf(Invalid, "no job is named; give its id, such as job-1")
+// jobNumber is the number in the id of a job, 0 if it is no id. Numbers rise and are not used twice.
+func jobNumber(id string) uint64 {
+	text, ok := strings.CutPrefix(id, "job-")
+	n, err := strconv.ParseUint(text, 10, 64)
+	if !ok || err != nil || strconv.FormatUint(n, 10) != text {
+		return 0
 	}
+	return n
+}
+
+// job finds a job by its id, at least as far as any node has told. One that has ended does not change any more.
+func (s *Server) job(ctx context.Context, id string) (j *control.Job, old string, _ *Error) {
+	if id == "" {
+		return nil, "", Errorf(Invalid, "no job is named; give its id, such as job-1")
+	}
+	if j = s.find(id); j == nil || !j.Phase.Ended() {
+		old = s.fresh(ctx)
+		j = s.find(id)
+	}
+	if j == nil {
+		return nil, old, noJob(id, s.config.Backend.Jobs(), old)
+	}
+	return j, old, nil
+}
+
+func (s *Server) find(id string) *control.Job {
 	for _, j := range s.config.Backend.Jobs() {
 		if j.ID == id {
-			return j, nil
+			return j
 		}
 	}
-	return nil, noJob(id)
+	return nil
 }
 
 func (c calls) Nodes(context.Context, *connect.Request[pb.NodesRequest]) (*connect.Response[pb.NodesResponse], error) {
@@ -84,7 +130,7 @@ func (s *Server) ended(ctx context.Context) error {
 }
 
 func (c calls) Watch(ctx context.Context, r *connect.Request[pb.WatchRequest], to *connect.ServerStream[pb.WatchResponse]) error {
-	if _, err := c.job(r.Msg.Job); err != nil {
+	if _, _, err := c.job(ctx, r.Msg.Job); err != nil {
 		return wireError(err)
 	}
 	ctx, cancel := c.streaming(ctx)
@@ -172,19 +218,14 @@ func (c calls) Results(ctx context.Context, r *connect.Request[pb.ResultsRequest
 	return connect.NewResponse(out), nil
 }
 
-// behind is how long this node may be behind another one that has already told of something.
-const behind = 500 * time.Millisecond
-
-// results are those of a job that has ended. Whoever asks may have learned of the end from another node: this one
-// waits a moment until it knows too.
+// results are those of a job that has ended.
 func (s *Server) results(ctx context.Context, id string) (Results, error) {
-	j, missing := s.job(id)
-	for began := time.Now(); (missing != nil || !j.Phase.Ended()) && time.Since(began) < behind && ctx.Err() == nil; j, missing = s.job(id) {
-		time.Sleep(behind / 20)
-	}
+	j, old, missing := s.job(ctx, id)
 	switch {
 	case missing != nil:
 		return Results{}, missing
+	case !j.Phase.Ended() && old != "":
+		return Results{}, Errorf(Unavailable, "%s is %s as far as this node knows, and others may know more: %s", id, j.Phase, old)
 	case !j.Phase.Ended():
 		return Results{}, Errorf(Conflict, "%s is %s and has no results yet; simnode watch %s waits for its end", id, j.Phase, id)
 	}
@@ -374,12 +415,13 @@ func answer[T any](empty *T, err error) (*connect.Response[T], error) {
 // move asks for another phase of a job. Asking for the one that it is in does nothing; that a job may go
 // there otherwise is for the backend to say, but what can be told now is told well.
 func (s *Server) move(ctx context.Context, id string, to control.Phase) error {
-	j, missing := s.job(id)
+	j, old, missing := s.job(ctx, id)
 	if missing != nil {
 		return wireError(missing)
 	}
 	verb := map[control.Phase]string{control.Paused: "paused", control.Running: "resumed", control.Stopping: "stopped"}[to]
 	switch {
+	case old != "": // The phase may be another one by now.
 	case j.Phase == to:
 		return nil
 	case j.Phase.Ended():

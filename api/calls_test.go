@@ -720,3 +720,62 @@ func TestSubmitIsNotHandedInTwice(t *testing.T) {
 		t.Error("a submission that may have been taken was handed to another node")
 	}
 }
+
+// A node that is behind another one says nothing that the other one has told better.
+func TestAnswersAreNotOld(t *testing.T) {
+	b := newFake()
+	_, address := serve(t, openConfig(b))
+	c := newTestClient(t, ClientOptions{Address: address})
+	all := b.jobs
+	b.jobs = nil
+	b.fresh = func(context.Context) error { b.jobs = all; return nil }
+	if _, jobs, err := c.Status(t.Context(), ""); err != nil || len(jobs) != 3 {
+		t.Errorf("%d jobs: %v", len(jobs), err)
+	}
+	b.jobs = nil
+	if _, err := c.Results(t.Context(), "job-1"); err != nil {
+		t.Error(err)
+	}
+	b.jobs = nil
+	if err := c.Move(t.Context(), "job-2", control.Paused); err != nil {
+		t.Error(err)
+	}
+
+	// Where it cannot learn, it says so, and does not say that something is not there.
+	b.fresh = func(context.Context) error { return errors.New("there is no leader") }
+	k, jobs, err := c.Status(t.Context(), "")
+	if err != nil || len(jobs) != 3 || k.Old != "there is no leader" {
+		t.Errorf("%+v, %d jobs: %v", k, len(jobs), err)
+	}
+	if _, err := c.Results(t.Context(), "job-1"); err != nil {
+		t.Errorf("results of a job that has ended are not old: %v", err)
+	}
+	var e *Error
+	if _, err := c.Results(t.Context(), "job-2"); !errors.As(err, &e) || e.Kind != Unavailable || !strings.Contains(e.Text, "no leader") {
+		t.Error(err)
+	}
+	if _, _, err := c.Status(t.Context(), "job-8"); !errors.As(err, &e) || e.Kind != Unavailable || !strings.Contains(e.Text, "no leader") {
+		t.Error(err)
+	}
+	// The phase that is known may not be the last: whether the job may go there is not for this node to say.
+	if err := c.Move(t.Context(), "job-2", control.Running); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ended jobs beyond those that are kept are not said never to have been.
+func TestRemovedJob(t *testing.T) {
+	b := newFake()
+	_, address := serve(t, openConfig(b))
+	c := newTestClient(t, ClientOptions{Address: address})
+	b.jobs = b.jobs[1:]
+	var e *Error
+	if _, err := c.Results(t.Context(), "job-1"); !errors.As(err, &e) || e.Kind != NotFound || e.Text != "job-1 was removed: only the last 64 ended jobs are kept" {
+		t.Error(err)
+	}
+	for _, id := range []string{"job-9", "job-01", "job-0", "job-", "first"} {
+		if _, err := c.Results(t.Context(), id); err == nil || !strings.Contains(err.Error(), "there is no job") {
+			t.Error(err)
+		}
+	}
+}

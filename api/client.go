@@ -256,7 +256,7 @@ func (c *Client) Status(ctx context.Context, job string) (ClusterStatus, []JobSt
 	for _, j := range a.Jobs {
 		jobs = append(jobs, fromJob(j))
 	}
-	return ClusterStatus{a.Cluster, a.Node, a.Leader, a.Term}, jobs, nil
+	return ClusterStatus{a.Cluster, a.Node, a.Leader, a.Term, a.Old}, jobs, nil
 }
 
 // Nodes lists the nodes in order of name.

@@ -36,7 +36,9 @@ type fake struct {
 	err      error
 	notReady error
 	panics   bool
-	file     io.ReadCloser
+	// fresh is Fresh, if it is not nil.
+	fresh func(context.Context) error
+	file  io.ReadCloser
 	// hold makes Submit wait.
 	hold chan struct{}
 }
@@ -66,11 +68,18 @@ func (f *fake) Submit(ctx context.Context, s Submission) (string, error) {
 	return "job-9", f.err
 }
 
+func (f *fake) Fresh(ctx context.Context) error {
+	if f.fresh != nil {
+		return f.fresh(ctx)
+	}
+	return nil
+}
+
 func (f *fake) Cluster() ClusterStatus {
 	if f.panics {
 		panic("secret")
 	}
-	return ClusterStatus{"test", "a", "b", 3}
+	return ClusterStatus{"test", "a", "b", 3, ""}
 }
 func (f *fake) Jobs() []*control.Job { return f.jobs }
 

@@ -173,12 +173,15 @@ func pickLive(ctx context.Context, c *api.Client, args []string) (string, error)
 	if len(args) > 0 {
 		return args[0], nil
 	}
-	live, _, err := liveAndLast(ctx, c)
+	live, _, old, err := liveAndLast(ctx, c)
 	if err != nil {
 		return "", err
 	}
 	switch len(live) {
 	case 0:
+		if old != "" {
+			return "", mayBeOld("no job is waiting or running", old)
+		}
 		return "", usagef("no job is waiting or running; name one: simnode status lists them")
 	case 1:
 		return live[0], nil
@@ -191,7 +194,7 @@ func pickAny(ctx context.Context, c *api.Client, args []string) (string, error) 
 	if len(args) > 0 {
 		return args[0], nil
 	}
-	live, last, err := liveAndLast(ctx, c)
+	live, last, _, err := liveAndLast(ctx, c)
 	switch {
 	case err != nil:
 		return "", err
@@ -206,16 +209,24 @@ func pickEnded(ctx context.Context, c *api.Client, args []string) (string, error
 	if len(args) > 0 {
 		return args[0], nil
 	}
-	_, last, err := liveAndLast(ctx, c)
-	if err == nil && last == "" {
+	_, last, old, err := liveAndLast(ctx, c)
+	switch {
+	case err == nil && last == "" && old != "":
+		err = mayBeOld("no job has ended yet", old)
+	case err == nil && last == "":
 		err = usagef("no job has ended yet; simnode status lists them")
 	}
 	return last, err
 }
 
-// liveAndLast returns the jobs that have not ended, and the last one that has.
-func liveAndLast(ctx context.Context, c *api.Client) (live []string, last string, err error) {
-	_, jobs, err := c.Status(ctx, "")
+// mayBeOld is the error for what is so as far as a node knows that may not know all.
+func mayBeOld(what, old string) error {
+	return api.Errorf(api.Unavailable, "%s as far as this node knows, but others may know more: %s", what, visible(old))
+}
+
+// liveAndLast returns the jobs that have not ended, and the last one that has. old says why others may know more.
+func liveAndLast(ctx context.Context, c *api.Client) (live []string, last, old string, err error) {
+	k, jobs, err := c.Status(ctx, "")
 	for _, j := range jobs {
 		if j.Phase.Ended() {
 			last = j.ID
@@ -223,7 +234,7 @@ func liveAndLast(ctx context.Context, c *api.Client) (live []string, last string
 			live = append(live, j.ID)
 		}
 	}
-	return live, last, err
+	return live, last, k.Old, err
 }
 
 // printJSON prints v as the output of a command.

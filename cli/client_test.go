@@ -146,6 +146,8 @@ func (k *smallCluster) Submit(ctx context.Context, s api.Submission) (string, er
 	return id, nil
 }
 
+func (k *smallCluster) Fresh(context.Context) error { return nil }
+
 func (k *smallCluster) Cluster() api.ClusterStatus {
 	return api.ClusterStatus{Cluster: "small\x1b[31m", Node: "a", Leader: "a", Term: 2}
 }

@@ -32,6 +32,10 @@ func (e *env) statusCommand() *cobra.Command {
 		switch {
 		case err != nil:
 			return err
+		case k.Old != "":
+			fmt.Fprintf(e.stderr, "%s: this may be old: %s\n", e.program, visible(k.Old))
+		}
+		switch {
 		case f.format.text == "json":
 			return e.printJSON(newStatusJSON(k, jobs))
 		case job != "":
@@ -48,6 +52,8 @@ type statusJSON struct {
 	Leader  string    `json:"leader"`
 	Term    uint64    `json:"term"`
 	Jobs    []jobJSON `json:"jobs"`
+	// Old says why this may be older than what another node has told.
+	Old string `json:"old,omitempty"`
 }
 
 type jobJSON struct {
@@ -75,7 +81,7 @@ type progressJSON struct {
 }
 
 func newStatusJSON(k api.ClusterStatus, jobs []api.JobStatus) statusJSON {
-	out := statusJSON{k.Cluster, k.Node, k.Leader, k.Term, []jobJSON{}}
+	out := statusJSON{k.Cluster, k.Node, k.Leader, k.Term, []jobJSON{}, k.Old}
 	for _, j := range jobs {
 		job := jobJSON{ID: j.ID, Name: j.Name, Phase: j.Phase, Submitted: stamp(j.Submitted), Spec: j.Spec, Members: append([]string{}, j.Members...),
 			Regions: j.Regions, Epoch: j.Epoch, Recorder: j.Recorder, Reason: j.Reason}

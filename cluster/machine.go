@@ -28,6 +28,7 @@ type machine struct {
 	formation uint64
 	founded   bool
 	applied   uint64 // commands
+	index     uint64 // of the last entry applied
 }
 
 var _ raft.ConfigurationStore = (*machine)(nil)
@@ -44,8 +45,22 @@ func (m *machine) facts() (formation uint64, founded bool, applied uint64) {
 	return m.formation, m.founded, m.applied
 }
 
+func (m *machine) reach(index uint64) {
+	m.mu.Lock()
+	m.index = index
+	m.mu.Unlock()
+}
+
+// reached reports whether the entry at an index was applied here, by itself.
+func (m *machine) reached(index uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.index >= index
+}
+
 // Apply applies an entry.
 func (m *machine) Apply(l *raft.Log) any {
+	defer m.reach(l.Index)
 	if l.Type != raft.LogCommand || len(l.Data) == 0 {
 		return answered{err: fmt.Errorf("log entry %d is empty", l.Index)}
 	}
@@ -85,7 +100,7 @@ func (m *machine) StoreConfiguration(uint64, raft.Configuration) {}
 // reset forgets everything.
 func (m *machine) reset() error {
 	m.mu.Lock()
-	m.formation, m.founded, m.applied = 0, false, 0
+	m.formation, m.founded, m.applied, m.index = 0, false, 0, 0
 	m.mu.Unlock()
 	return m.fsm.Restore(nil)
 }

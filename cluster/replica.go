@@ -24,6 +24,8 @@ type replica struct {
 	// Whether scan found the founding in the log, up to index scanned; used by one goroutine at a time (Cluster.life).
 	scanned uint64
 	founded bool
+
+	commands commands
 }
 
 // raftConfig follows what is known to work; see the package comment for departures.

@@ -18,6 +18,8 @@ const (
 	askApply  byte = 1 // milliseconds to wait (4 bytes), command
 	askEnter  byte = 2 // an invitation
 	askStatus byte = 3 // nothing
+	// askCommitted has no body; the answer is a commitment.
+	askCommitted byte = 4
 
 	statusOK     byte = 0
 	statusRetry  byte = 1 // not now, or not here; the text says why
@@ -320,6 +322,11 @@ func (c *Cluster) handle(kind byte, body []byte) ([]byte, error) {
 		return nil, c.enter(i)
 	case askStatus:
 		return c.status(string(body))
+	case askCommitted:
+		ctx, cancel := context.WithTimeout(c.ctx, c.c.Timing.Request)
+		defer cancel()
+		k, err := c.committed(ctx)
+		return k.encode(), err
 	}
 	return nil, fmt.Errorf("%w: no request of kind %d is known", errRefused, kind)
 }

@@ -153,6 +153,9 @@ func (n *Node) apply(ctx context.Context, cmd control.Command) (answer control.A
 	return answer, json.Unmarshal(data, &answer)
 }
 
+// Fresh implements api.Backend.
+func (b backend) Fresh(ctx context.Context) error { return b.cluster.Fresh(ctx) }
+
 // Cluster implements api.Backend.
 func (b backend) Cluster() api.ClusterStatus {
 	leader, term := b.cluster.Leader()

@@ -489,8 +489,7 @@ func TestFault1LostMemberIsNamed(t *testing.T) {
 	}
 }
 
-// A node that comes back has the jobs that it had, and their results.
-// Who learns from one node that a job has ended gets its results from any other at once.
+// Who learns from one node that a job has ended is told so by any other at once, and gets the results there.
 func TestResultsOfAnyNodeAtOnce(t *testing.T) {
 	nodes := testCluster(t, 3, nil)
 	path := file(t, "model: probe\nend: 1 s\n")
@@ -501,6 +500,10 @@ func TestResultsOfAnyNodeAtOnce(t *testing.T) {
 				t.Fatalf("%+v", p)
 			}
 			for _, n := range nodes {
+				_, jobs, err := client(t, n).Status(t.Context(), job)
+				if err != nil || len(jobs) != 1 || jobs[0].Phase != control.Done {
+					t.Errorf("%s ended by %s, by %s it is %+v: %v", job, first.Name(), n.Name(), jobs, err)
+				}
 				if _, err := client(t, n).Results(t.Context(), job); err != nil {
 					t.Errorf("%s ended by %s, not by %s: %v", job, first.Name(), n.Name(), err)
 				}
@@ -509,6 +512,7 @@ func TestResultsOfAnyNodeAtOnce(t *testing.T) {
 	}
 }
 
+// A node that comes back has the jobs that it had, and their results.
 func TestRestartKeepsResults(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(c *Config) { c.Dir = dir }

@@ -205,7 +205,7 @@ type Job struct {
 	Epoch   uint64   `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The member that writes the results.
 	Recorder string `protobuf:"bytes,9,opt,name=recorder,proto3" json:"recorder,omitempty"`
-	// Why it failed.
+	// Why it failed or ended early.
 	Reason string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	// How far it is; not set where that is not known, as before it has begun.
 	Progress      *Progress `protobuf:"bytes,11,opt,name=progress,proto3" json:"progress,omitempty"`
@@ -332,7 +332,7 @@ type Progress struct {
 	EventsPerS float64 `protobuf:"fixed64,5,opt,name=events_per_s,json=eventsPerS,proto3" json:"events_per_s,omitempty"`
 	// Wall time since the job began to run, in seconds.
 	WallS float64 `protobuf:"fixed64,6,opt,name=wall_s,json=wallS,proto3" json:"wall_s,omitempty"`
-	// Why the job failed, or what it waits for.
+	// Why the job failed or ended early, what it waits for, or whom nothing is heard of.
 	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -427,12 +427,12 @@ type Node struct {
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	Api     string `protobuf:"bytes,4,opt,name=api,proto3" json:"api,omitempty"`
 	Workers uint32 `protobuf:"varint,5,opt,name=workers,proto3" json:"workers,omitempty"`
-	// alive, suspect, leaving or gone.
+	// alive; suspect: not heard; stopping or stopped: ended in order, to come back; leaving or gone: for good.
 	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
 	// Votes in elections.
 	Voter  bool `protobuf:"varint,7,opt,name=voter,proto3" json:"voter,omitempty"`
 	Leader bool `protobuf:"varint,8,opt,name=leader,proto3" json:"leader,omitempty"`
-	// When another node heard of it last; 0 if unknown.
+	// When the node that answers heard of it last; 0 if unknown.
 	HeardMs       int64  `protobuf:"varint,9,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"`
 	Version       string `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -592,7 +592,9 @@ type StatusResponse struct {
 	Leader string `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
 	Term   uint64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	// In order of submission.
-	Jobs          []*Job `protobuf:"bytes,5,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Jobs []*Job `protobuf:"bytes,5,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// Why this may be older than what another node has told; empty if it is not.
+	Old           string `protobuf:"bytes,6,opt,name=old,proto3" json:"old,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -660,6 +662,13 @@ func (x *StatusResponse) GetJobs() []*Job {
 		return x.Jobs
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetOld() string {
+	if x != nil {
+		return x.Old
+	}
+	return ""
 }
 
 type NodesRequest struct {
@@ -1700,13 +1709,14 @@ const file_simnode_proto_rawDesc = "" +
 	"\aversion\x18\n" +
 	" \x01(\tR\aversion\"!\n" +
 	"\rStatusRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"\x8f\x01\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\xa1\x01\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12#\n" +
-	"\x04jobs\x18\x05 \x03(\v2\x0f.simnode.v1.JobR\x04jobs\"\x0e\n" +
+	"\x04jobs\x18\x05 \x03(\v2\x0f.simnode.v1.JobR\x04jobs\x12\x10\n" +
+	"\x03old\x18\x06 \x01(\tR\x03old\"\x0e\n" +
 	"\fNodesRequest\"7\n" +
 	"\rNodesResponse\x12&\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x10.simnode.v1.NodeR\x05nodes\" \n" +
