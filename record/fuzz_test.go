@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/csv"
+	"hash/crc32"
 	"math"
 	"strings"
 	"testing"
@@ -106,4 +107,90 @@ func checkRow(t *testing.T, fields []field, data []byte, want contact) {
 func sameFloat32(bits uint32, want float32) bool {
 	got := math.Float32frombits(bits)
 	return bits == math.Float32bits(want) || got != got && want != want
+}
+
+// FuzzResume: no state makes Resume panic, and what it takes can be saved, resumed and finished.
+func FuzzResume(f *testing.F) {
+	for _, o := range []Options{{}, {Level: Raw, CSV: true, Parquet: true, Rebin: true, Dir: f.TempDir()}} {
+		r, state := resumable(f, o)
+		f.Add(state[stateHead : len(state)-stateSum])
+		for i := range exactValues + 100 {
+			if err := r.Observe([]sim.Observation{{Time: 9, Series: wait, Op: sim.OpSet, Value: float64(i%100) - 50}}); err != nil {
+				f.Fatal(err)
+			}
+		}
+		state, err := r.Save()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(state[stateHead : len(state)-stateSum])
+		mustClose(f, r)
+	}
+	p := program(f, 100, 2, 50)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		state := sealState(append(append([]byte(stateMagic), stateVersion), data...))
+		for _, s := range [][]byte{data, state} {
+			if _, err := Files(s); err != nil && err.Error() == "" {
+				t.Fatal("an error that says nothing")
+			}
+		}
+		if _, err := Resume(p, Options{}, data); err == nil {
+			t.Fatal("a state without a head is taken")
+		}
+		r, err := Resume(p, Options{}, state)
+		if err != nil {
+			return
+		}
+		first, err := r.Save()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err = Resume(p, Options{}, first); err != nil {
+			t.Fatal(err)
+		}
+		if second, err := r.Save(); err != nil || !bytes.Equal(first, second) {
+			t.Fatalf("saved %x and then %x: %v", first, second, err)
+		}
+		// Sums of any bits may be no numbers, times may have gone far: only panics count.
+		_ = r.Observe([]sim.Observation{{Time: 99, Series: wait, Op: sim.OpSet, Value: 3}, {Time: 99, Series: airborne, Op: sim.OpSet, Value: 3}})
+		if err := r.Finish(100); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzSpool: no spool makes the reader panic, and what it reads comes back when it is written again.
+func FuzzSpool(f *testing.F) {
+	r, _ := resumable(f, Options{Level: Raw, Parquet: true, Rebin: true, Dir: f.TempDir()})
+	whole := make([]byte, r.spool.out.length)
+	if _, err := r.spool.out.file.ReadAt(whole, 0); err != nil {
+		f.Fatal(err)
+	}
+	mustClose(f, r)
+	f.Add(whole)
+	f.Add(whole[len(spoolMagic)+blockHead:])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := readSpool(bytes.NewReader(data), int64(len(data)), r.series, func(*sim.Observation) (bool, error) { return true, nil }); err != nil && err.Error() == "" {
+			t.Fatal("an error that says nothing")
+		}
+		block := binary.LittleEndian.AppendUint32([]byte(spoolMagic), uint32(len(data)))
+		block = binary.LittleEndian.AppendUint32(block, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
+		block = append(block, data...)
+		again := newSpool(&output{out: &appender{}})
+		write := func(o *sim.Observation) (bool, error) { return true, again.add(o) }
+		if err := readSpool(bytes.NewReader(block), int64(len(block)), r.series, write); err != nil {
+			return
+		}
+		if err := again.seal(); err != nil || len(data) >= spoolBlock {
+			return
+		}
+		first := append([]byte(spoolMagic), again.out.buf...)
+		again = newSpool(&output{out: &appender{}})
+		if err := readSpool(bytes.NewReader(first), int64(len(first)), r.series, write); err != nil {
+			t.Fatal(err)
+		}
+		if err := again.seal(); err != nil || !bytes.Equal(again.out.buf, first[len(spoolMagic):]) {
+			t.Fatalf("read %x, then %x: %v", first, again.out.buf, err)
+		}
+	})
 }

@@ -757,7 +757,15 @@ func TestManyRows(t *testing.T) {
 
 // TestNoAllocationPerObservation: what is observed all the time costs no garbage.
 func TestNoAllocationPerObservation(t *testing.T) {
-	r, err := New(program(t, 1e15), Options{Level: Raw, CSV: true, Dir: t.TempDir()})
+	for _, o := range []Options{{Level: Raw, CSV: true}, {Level: Raw, CSV: true, Parquet: true, Resumable: true, Rebin: true}} {
+		o.Dir = t.TempDir()
+		noAllocation(t, o)
+	}
+}
+
+func noAllocation(t *testing.T, o Options) {
+	t.Helper()
+	r, err := New(program(t, 1e15), o)
 	if err != nil {
 		t.Fatal(err)
 	}

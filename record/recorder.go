@@ -83,7 +83,7 @@ func prepare(p *sim.Program, o Options) (*Recorder, error) {
 	case o.Bins < 0 || o.Bins > maxBins:
 		return nil, fmt.Errorf("%d bins: use 1 to %d, or 0 for %d", o.Bins, maxBins, defaultBins)
 	case o.Rebin && !o.Resumable:
-		return nil, errors.New("Rebin is of use to a resumable recording alone: set Resumable as well")
+		return nil, errors.New("option Rebin without Resumable: set both or neither")
 	}
 	if o.Bins == 0 {
 		o.Bins = defaultBins

@@ -499,14 +499,14 @@ func TestResumeFinished(t *testing.T) {
 // TestResumeElsewhere: the files named by Files, cut to their lengths, are all that is needed.
 func TestResumeElsewhere(t *testing.T) {
 	o := both(t.TempDir())
-	r, state := resumable(t, o)
+	r, _ := resumable(t, o)
 	if err := r.Finish(100); err != nil {
 		t.Fatal(err)
 	}
 	want := outcome(t, r)
 	again, copied := o, o
 	again.Dir, copied.Dir = t.TempDir(), t.TempDir()
-	r, state = resumable(t, again)
+	r, state := resumable(t, again)
 	files, err := Files(state)
 	if err != nil {
 		t.Fatal(err)
@@ -706,7 +706,7 @@ func TestSaveRefusals(t *testing.T) {
 	if _, err := r.Save(); err == nil || !strings.Contains(err.Error(), "after its end") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := New(r.prog, Options{Rebin: true}); err == nil || !strings.Contains(err.Error(), "set Resumable") {
+	if _, err := New(r.prog, Options{Rebin: true}); err == nil || !strings.Contains(err.Error(), "set both") {
 		t.Errorf("error %v", err)
 	}
 	r, _ = resumable(t, both(t.TempDir()))
@@ -785,4 +785,55 @@ func TestResumeLargeRun(t *testing.T) {
 			t.Errorf("%+v: the resumed run differs", o)
 		}
 	}
+}
+
+// TestAlteredStates: a state with any byte altered and its checksum made right is refused, or goes on
+// without a panic.
+func TestAlteredStates(t *testing.T) {
+	few, state := resumable(t, Options{})
+	for i := range exactValues {
+		if err := few.Observe([]sim.Observation{{Time: 9, Series: wait, Op: sim.OpSet, Value: float64(i%100) - 50}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	many, err := few.Save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, state := range [][]byte{state, many} {
+		body := state[:len(state)-stateSum]
+		for i := stateHead; i < len(body); i++ {
+			was := body[i]
+			for _, b := range []byte{0, 1, 0x7f, 0x80, 0xff, was + 1, was - 1} {
+				body[i] = b
+				if !goesOn(t, few.prog, sealState(bytes.Clone(body))) {
+					refused++
+				}
+			}
+			body[i] = was
+		}
+	}
+	if refused == 0 {
+		t.Error("none is refused")
+	}
+}
+
+// goesOn resumes, observes and finishes; it tells whether the state was taken.
+func goesOn(t *testing.T, p *sim.Program, state []byte) bool {
+	t.Helper()
+	r, err := Resume(p, Options{}, state)
+	if err != nil {
+		var damage *DamageError
+		var change *ChangeError
+		if !errors.As(err, &damage) && !errors.As(err, &change) {
+			t.Fatalf("error %v", err)
+		}
+		return false
+	}
+	_ = r.Observe([]sim.Observation{{Time: 99, Series: wait, Op: sim.OpSet, Value: 3}, {Time: 99, Series: airborne, Op: sim.OpSet, Value: 3}})
+	if err := r.Finish(100); err != nil {
+		t.Fatal(err)
+	}
+	return true
 }
