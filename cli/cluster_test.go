@@ -213,9 +213,7 @@ func TestRunNodesKilled(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	waitGone(t, ids)
-	if left, _ := filepath.Glob(filepath.Join(dir, "o", ".simnode-run-*", "node-*")); len(left) > 0 {
-		t.Errorf("%v is left", left)
-	}
+	checkClean(t, filepath.Join(dir, "o"))
 }
 
 // The loss of a node process ends the run with an error that names it.

@@ -123,8 +123,8 @@ func closeSoon(n *server.Node) {
 	}
 }
 
-// removeData removes a data folder that is still in use, and the one that held the folders of all nodes if it
-// was the last.
+// removeData removes a data folder that is still in use, and the one that held the folders of all nodes of a run
+// if it was the last and nobody else will.
 func removeData(dir string) (err error) {
 	for range 50 {
 		if err = os.RemoveAll(dir); err == nil {
@@ -132,7 +132,7 @@ func removeData(dir string) (err error) {
 		}
 		time.Sleep(20 * time.Millisecond) // A file was made meanwhile.
 	}
-	_ = os.Remove(filepath.Dir(dir)) // Others may be there still.
+	removeLast(filepath.Dir(dir))
 	return err
 }
 

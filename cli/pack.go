@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/simnode/simnode/api"
 	"github.com/simnode/simnode/server"
 )
@@ -35,6 +37,7 @@ const (
 // however this process ends.
 type pack struct {
 	dir      string
+	owner    *flock.Flock // of dir
 	token    string
 	children []*child
 }
@@ -57,10 +60,10 @@ type child struct {
 func (j *job) startPack(ctx context.Context, dir string) (*pack, error) {
 	p := &pack{token: rand.Text()}
 	var err error
-	if p.dir, err = os.MkdirTemp(dir, ".simnode-run-"); err != nil {
+	if p.dir, p.owner, err = makeRunFolder(dir); err != nil {
 		return p, err
 	}
-	tokens := filepath.Join(p.dir, "tokens")
+	tokens := filepath.Join(p.dir, tokensFile)
 	if err := os.WriteFile(tokens, []byte("operate "+p.token+"\n"), 0o600); err != nil {
 		return p, err
 	}
@@ -217,7 +220,7 @@ func (p *pack) end() error {
 	if p.dir == "" {
 		return nil
 	}
-	if err := os.RemoveAll(p.dir); err != nil {
+	if err := errors.Join(p.owner.Close(), os.RemoveAll(p.dir)); err != nil {
 		return fmt.Errorf("the nodes' folder is left: %w", err)
 	}
 	return nil
