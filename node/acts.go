@@ -29,6 +29,9 @@ func (r *region) enqueue(t sim.Time, key, seq uint64, at place, b sim.Body) {
 		r.freeBlob(&sim.Message{Seq: seq, Body: b})
 		return
 	}
+	if r.track != nil {
+		r.mark(at.slot())
+	}
 	if s := r.queue.slot(t); s != nil {
 		s.Time, s.Key, s.Seq, s.Dst, s.Body = t, key, seq, uint64(at), b
 		return
@@ -122,6 +125,10 @@ func (r *region) route(to sim.EntityID, t sim.Time, key, seq uint64, b sim.Body)
 	switch {
 	case at == nowhere:
 		r.checkExists(to, uint16(seq))
+	case at.slot() == maxSlots:
+		// It was gone when the run was restored: the event is dropped when its time comes, here, since the region
+		// that it was in may be too far away for what is sent from this one.
+		at = makePlace(r.id, maxSlots, 1)
 	case at.region() != r.id:
 		there := at.region()
 		if !w.isLocal(there) {
@@ -130,6 +137,7 @@ func (r *region) route(to sim.EntityID, t sim.Time, key, seq uint64, b sim.Body)
 		r.post(there, &sim.Message{Time: t, Key: key, Seq: seq, Dst: uint64(at), Body: b})
 		return
 	case t == r.msg.Time:
+		r.touch(at.slot())
 		r.checkDelay(0, uint16(seq), r.ents.at(at.slot()))
 	}
 	r.enqueue(t, key, seq, at, b)
@@ -223,6 +231,7 @@ func (r *region) settle(id sim.EntityID, kind uint16, pos sim.Vec) uint32 {
 	if slot >= maxSlots {
 		r.breach("region %d is full: it holds %d entities", r.id, maxSlots)
 	}
+	r.touch(slot)
 	e := r.ents.at(slot)
 	*e = entity{id: id, kind: kind, rng: sim.NewRand(r.world.prog.Seed, id), gen: e.gen, flags: flagLive}
 	if r.view != nil {

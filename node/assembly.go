@@ -21,6 +21,7 @@ const pieceSize = 256 << 10
 func (p *Part) Result(at sim.Time, yield func(piece []byte, last bool) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.calm()
 	if p.running > 0 {
 		return errors.New("engine fault: the result of a run that has not ended")
 	}
@@ -65,6 +66,9 @@ func (p *Part) summary(at sim.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
+	digest += p.w.past.gone
+	events += p.w.past.events
+	dropped += p.w.past.dropped
 	piece := le.AppendUint64(nil, digest)
 	piece = le.AppendUint64(piece, events)
 	piece = le.AppendUint64(piece, dropped)

@@ -19,19 +19,36 @@ type conductor struct {
 	// halted says that the run is to end before its end, at cap.
 	halted bool
 
+	// saver takes checkpoints; nil if none are taken. reshaped is the time of the last cut at which entities
+	// changed hands.
+	saver    *saver
+	reshaped sim.Time
+
 	collect        collector
 	cuts, migrated int
 }
 
-func newConductor(w *world, o Options) (*conductor, error) {
+// newConductor returns what runs a world from time t on.
+func newConductor(w *world, o Options, t sim.Time) (*conductor, error) {
 	s, err := w.solver()
 	if err != nil {
 		return nil, err
 	}
-	c := &conductor{solver: s}
+	c := &conductor{solver: s, saver: newSaver(o.Checkpoints, t), reshaped: t}
 	c.crew = newCrew(w, o.Workers, c)
-	c.setCut(0)
-	return c, c.reopen(0)
+	if c.saver != nil {
+		w.follow()
+	}
+	c.setCut(t)
+	if t == 0 {
+		return c, c.reopen(0)
+	}
+	w.reshape(t)
+	held := make([]sim.Time, len(w.rs))
+	for i := range held {
+		held[i] = t
+	}
+	return c, c.solver.Resume(held, c.nexts())
 }
 
 // effective implements pace.
@@ -58,9 +75,9 @@ func (c *conductor) settled(r *region, next sim.Time) {
 // eager implements pace: no better bound comes unless a region is run.
 func (c *conductor) eager(*region) bool { return true }
 
-// held implements pace: no region runs, so that the end of a halted run can be set.
+// held implements pace: no region runs, so that the end of a halted run can be set, or the cut for a checkpoint.
 func (c *conductor) held() {
-	c.setHalt()
+	c.capHere()
 	c.hold = false
 }
 
@@ -68,12 +85,15 @@ func (c *conductor) held() {
 func (c *conductor) setCut(t sim.Time) {
 	c.cap = c.w.prog.End
 	if c.w.regions > 1 {
-		c.cap = min(c.cap, t.Add(c.w.cutEvery))
+		c.cap = min(c.cap, c.reshaped.Add(c.w.cutEvery))
 	}
 	c.stopAt = sim.Never
 	if every := c.w.prog.StopEvery; every > 0 {
 		c.stopAt = (t - t%sim.Time(every)).Add(every)
 		c.cap = min(c.cap, c.stopAt)
+	}
+	if c.saver != nil {
+		c.cap = min(c.cap, c.saver.next)
 	}
 	c.solver.Cap(c.cap)
 }
@@ -115,31 +135,47 @@ func (c *conductor) advance() {
 func (c *conductor) halt() {
 	c.mu.Lock()
 	if !c.halted {
-		c.hold = true
+		c.hold, c.halted = true, true
 	}
 	c.changed()
 	c.mu.Unlock()
 }
 
-// setHalt bounds the run by the time that the region farthest ahead has reached. The others catch up
+// capHere bounds the run by the time that the region farthest ahead has reached. The others catch up
 // with it, so that states, statistics and records all tell of the same time.
-func (c *conductor) setHalt() {
+func (c *conductor) capHere() {
 	reached := sim.Time(0)
 	for _, r := range c.w.rs {
 		reached = max(reached, r.now)
 	}
 	c.cap = min(c.cap, reached.Add(1))
-	c.halted = true
 }
 
 // deliver hands the sink all observations that can no longer be preceded.
 func (c *conductor) deliver() error {
 	c.mu.Lock()
 	floor := min(c.solver.Floor(), c.w.prog.End)
+	var taken *Capture
+	if c.saver != nil && c.saver.taken != nil {
+		taken = c.saver.taken
+		floor = min(floor, taken.at)
+	}
 	pending := c.pending
 	c.pending, c.npending = nil, 0
 	c.changed()
 	c.mu.Unlock()
+	if err := c.observe(pending, floor); err != nil {
+		return err
+	}
+	if taken == nil {
+		return nil
+	}
+	c.write()
+	return c.deliver()
+}
+
+// observe hands the sink what was observed before floor.
+func (c *conductor) observe(pending []pendingObs, floor sim.Time) error {
 	if c.w.sink == nil {
 		return nil
 	}
@@ -154,7 +190,7 @@ func (c *conductor) deliver() error {
 
 func (c *conductor) progress() Progress {
 	c.mu.Lock()
-	p := Progress{Now: min(c.solver.Floor(), c.w.prog.End), End: c.w.prog.End}
+	p := Progress{Now: min(c.solver.Floor(), c.w.prog.End), End: c.w.prog.End, Events: c.w.past.events}
 	c.mu.Unlock()
 	for _, r := range c.w.rs {
 		p.Events += r.shownEvents.Load()

@@ -16,6 +16,8 @@ const (
 	// fewest and most bound the events of a turn; nobody waits for a lone region's reports.
 	fewest, most = 16, 4096
 	loneTurn     = 1 << 15
+	// capturingTurn is how many events a turn handles while entities of the region wait to be saved.
+	capturingTurn = 1 << 11
 	// fullObservations is how many observations wake whoever hands them on; workers wait at four times
 	// as many.
 	fullObservations = 1 << 16
@@ -60,6 +62,15 @@ type crew struct {
 	spin    bool
 	busy    []bool
 	running int
+	// captured is the checkpoint being written. It saves entities of a region in slices, of which slicing are
+	// under way; wants of them wait for their region, which is wanted and not given to workers. While barred,
+	// none begins.
+	captured       *Capture
+	wanted         []bool
+	wants, slicing int
+	barred         bool
+	// patient lets a checkpoint be written to its end though the run is over: a seam for tests.
+	patient bool
 	// inbox holds the batches sent to a region that it has not taken in.
 	inbox [][]*outbox
 	// taken holds the inbox that each region took in last, for its room.
@@ -99,7 +110,7 @@ type pendingObs struct {
 func newCrew(w *world, workers int, p pace) *crew {
 	c := &crew{
 		w: w, pace: p, own: w.local(), workers: workers, spin: runtime.GOMAXPROCS(0) >= workers,
-		busy: make([]bool, w.regions), inbox: make([][]*outbox, w.regions), taken: make([][]*outbox, w.regions),
+		busy: make([]bool, w.regions), wanted: make([]bool, w.regions), inbox: make([][]*outbox, w.regions), taken: make([][]*outbox, w.regions),
 		finished: make(chan struct{}), full: make(chan struct{}, 1),
 	}
 	c.wake = sync.NewCond(&c.mu)
@@ -124,7 +135,7 @@ func (c *crew) work(id int, done *bool) {
 			c.turn(i, bound)
 			continue
 		}
-		if c.running > 0 || c.pace.idle() {
+		if c.running+c.slicing+c.wants > 0 || c.pace.idle() {
 			c.wait()
 		}
 	}
@@ -182,6 +193,8 @@ func (c *crew) budget(r *region) uint64 {
 	switch {
 	case c.turnEvents > 0:
 		return c.turnEvents
+	case r.track != nil && r.track.due != nil:
+		return capturingTurn
 	case c.w.regions == 1:
 		return loneTurn
 	}
@@ -238,7 +251,7 @@ func (c *crew) choose(id int) (int, sim.Time) {
 	best, bestBound, bestRank, bestNext := -1, sim.Time(0), 0, sim.Never
 	for k, r := range c.own {
 		i := r.id
-		if c.busy[i] || r.failure != nil && r.stopped() {
+		if c.busy[i] || c.wanted[i] || r.failure != nil && r.stopped() {
 			continue
 		}
 		next := c.pace.effective(i)

@@ -12,10 +12,17 @@ func (c *conductor) cut(t sim.Time) {
 	for _, r := range w.rs {
 		c.takeInbox(r)
 	}
-	migrated, _ := w.reshape(t)
-	c.migrated += migrated
+	if t >= c.reshaped.Add(w.cutEvery) || t >= c.stopAt {
+		// Other cuts are for checkpoints, which need none of this.
+		migrated, _ := w.reshape(t)
+		c.migrated += migrated
+		c.cuts++
+		c.reshaped = t
+	}
 	c.check(c.reopen(t))
-	c.cuts++
+	if c.saver.isDue(t) {
+		c.save(t)
+	}
 	if w.atCut != nil {
 		w.atCut(t)
 	}
@@ -25,11 +32,16 @@ func (c *conductor) cut(t sim.Time) {
 
 // reopen tells the solver the next event of every region at a cut, where events have changed hands.
 func (c *conductor) reopen(t sim.Time) error {
+	return c.solver.Reopen(t, nil, c.nexts())
+}
+
+// nexts lists the next event of every region.
+func (c *conductor) nexts() []sim.Time {
 	next := make([]sim.Time, len(c.w.rs))
 	for i, r := range c.w.rs {
 		next[i] = r.next()
 	}
-	return c.solver.Reopen(t, nil, next)
+	return next
 }
 
 // reshape does the share of the process in a cut at time t: boundary lists are made anew for the time
@@ -98,6 +110,7 @@ type destination struct {
 // handOver hands an entity over to the region that it is in. The slot here stays until its events have
 // been forwarded.
 func (w *world) handOver(r *region, l leaver, out []*parcel) *destination {
+	r.touch(l.slot)
 	id := r.ents.at(l.slot).id
 	for i, p := range out {
 		if i != w.members.me {

@@ -30,6 +30,16 @@ func RunInside(ctx context.Context, p *sim.Program, o Options, watch func(in Ins
 	return out, err
 }
 
+// RunPatient is Run in which every checkpoint that was begun is written to its end.
+func RunPatient(ctx context.Context, p *sim.Program, o Options) (*Outcome, error) {
+	c, err := prepare(ctx, p, o)
+	if err != nil {
+		return nil, err
+	}
+	c.patient = true
+	return c.complete(ctx, o)
+}
+
 // Owners returns the regions that own an entity.
 func (in Inside) Owners(id sim.EntityID) (list []int) {
 	for _, r := range in.w.rs {

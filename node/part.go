@@ -28,6 +28,11 @@ type PartOptions struct {
 	// Bins and ChainLimit are those of Options.
 	Bins       int
 	ChainLimit uint32
+	// Restore is the checkpoint to begin from, nil to begin with the scenario. Its entities come by Part.Restore
+	// and Part.TakeRestored.
+	Restore *RestoredFrom
+	// Checkpoints says that Part.Checkpoint may be called.
+	Checkpoints bool
 	// TurnEvents is how many events a turn of a region handles at least; 0 lets their cost decide. With
 	// it, and with Turn instead of Start, equal calls give equal frames: no wall time is measured.
 	TurnEvents uint64
@@ -78,6 +83,8 @@ type Part struct {
 	granted time.Time
 	staffed bool
 	alarm   *time.Timer
+	// restoring tells publications apart that several members restore; nil after the restore.
+	restoring map[heardID]bool
 	// cutting is the time of the cut under way, or negative.
 	cutting  sim.Time
 	cuts     int
@@ -92,6 +99,12 @@ func NewPart(ctx context.Context, p *sim.Program, o PartOptions) (*Part, error) 
 		return nil, err
 	}
 	options := Options{Regions: len(o.Owner), Workers: o.Workers, Trace: o.Trace, Bins: o.Bins, ChainLimit: o.ChainLimit}
+	if o.Restore != nil {
+		options.Restore = &Restore{At: o.Restore.At}
+		if o.Restore.At >= p.End {
+			return nil, fmt.Errorf("the checkpoint is at %v and the run ends at %v: nothing is left to run", o.Restore.At, p.End)
+		}
+	}
 	if o.Observe || o.Trace {
 		options.Sink = observed{}
 	}
@@ -149,6 +162,9 @@ func newPart(w *world, o PartOptions) *Part {
 	p.turnEvents = o.TurnEvents
 	p.shape = w.shape()
 	p.setCap(0)
+	if o.Checkpoints {
+		w.follow()
+	}
 	p.next, p.bounds = make([]sim.Time, w.regions), make([]sim.Time, w.regions)
 	p.waits, p.dirty = make([][]lbts.Grant, w.regions), make([]bool, w.regions)
 	p.sent, p.got = make([][]sim.Time, w.regions), make([][]uint64, w.regions)
@@ -541,6 +557,9 @@ func (p *Part) State() (list []control.RegionState) {
 func (p *Part) Cut(t sim.Time) ([][]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.barred = true; p.slicing > 0 {
+		p.calm()
+	}
 	if p.running > 0 || p.cutting >= 0 {
 		return nil, fmt.Errorf("engine fault: cut at %v while %d regions run and the cut at %v is under way", t, p.running, p.cutting)
 	}
@@ -589,14 +608,28 @@ func (p *Part) EndCut() ([]sim.Time, error) {
 	}
 	p.setCap(p.cutting)
 	p.cutting = -1
+	p.barred = false
 	p.cuts++
-	var list []sim.Time
+	p.changed()
+	return p.lookAgain(), nil
+}
+
+// lookAgain takes note of regions whose content changed in another way than by running; it returns the next
+// event of each.
+func (p *Part) lookAgain() (list []sim.Time) {
 	for _, r := range p.own {
 		p.next[r.id] = r.next()
 		p.stats[r.id] = r.stats()
 		list = append(list, r.next())
 	}
-	return list, nil
+	return list
+}
+
+// calm waits until no slice of a checkpoint is being saved.
+func (c *crew) calm() {
+	for c.slicing > 0 {
+		c.sleep()
+	}
 }
 
 // RegionStats tell people what a region is doing.

@@ -63,6 +63,8 @@ type queue struct {
 	filled []uint64
 	far    bucket
 	pool   []*chunk
+	// frozen says that someone reads the chunks that the queue had at a moment: they are not used again.
+	frozen bool
 	// lists are lists of chunks for buckets that are filled for the first time.
 	lists [][]*chunk
 
@@ -180,13 +182,13 @@ func (q *queue) newChunk() *chunk {
 
 // drain gives the chunks of b back.
 func (q *queue) drain(b *bucket) {
-	q.pool = append(q.pool, b.chunks...)
+	q.recycle(b.chunks...)
 	q.empty(b)
 }
 
 // empty gives back the list of the chunks of b, which have gone elsewhere.
 func (q *queue) empty(b *bucket) {
-	if cap(b.chunks) > 0 {
+	if cap(b.chunks) > 0 && !q.frozen {
 		q.lists = append(q.lists, b.chunks[:0])
 	}
 	*b = bucket{min: sim.Never}
@@ -389,13 +391,13 @@ func windowEnd(day int64) int64 {
 func (q *queue) pushAll(b *bucket) {
 	for i := range uint32(b.n) {
 		if i%chunkEvents == 0 && i > 0 {
-			q.pool = append(q.pool, b.chunks[i/chunkEvents-1])
+			q.recycle(b.chunks[i/chunkEvents-1])
 		}
 		q.n--
 		q.push(b.at(i))
 	}
 	if n := len(b.chunks); n > 0 {
-		q.pool = append(q.pool, b.chunks[n-1])
+		q.recycle(b.chunks[n-1])
 	}
 	q.empty(b)
 }
@@ -473,7 +475,7 @@ func (q *queue) extract(take func(m *sim.Message, cancelled bool) bool) {
 	for i := range uint32(n) {
 		keep(all.at(i))
 	}
-	q.pool = append(q.pool, all.chunks...)
+	q.recycle(all.chunks...)
 }
 
 // bytes returns how much memory the queue holds.

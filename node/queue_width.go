@@ -91,11 +91,11 @@ func (q *queue) gather(chunks []*chunk, n *int32, b *bucket) []*chunk {
 		chunks[len(chunks)-1][*n&(chunkEvents-1)] = *b.at(i)
 		*n++
 		if i%chunkEvents == chunkEvents-1 {
-			q.pool = append(q.pool, b.chunks[i/chunkEvents])
+			q.recycle(b.chunks[i/chunkEvents])
 		}
 	}
 	if b.n%chunkEvents != 0 {
-		q.pool = append(q.pool, b.chunks[len(b.chunks)-1])
+		q.recycle(b.chunks[len(b.chunks)-1])
 	}
 	q.empty(b)
 	return chunks

@@ -56,6 +56,8 @@ type region struct {
 	// chained counts the events without delay that were sent at time chainedAt, with lookahead 0.
 	chained   uint64
 	chainedAt sim.Time
+	// track takes note of changes for checkpoints; nil if none are taken.
+	track *tracker
 	// stopAsked says that an entity wants the run to end.
 	stopAsked bool
 	// failure is set when a handler broke the contract.
@@ -96,6 +98,7 @@ func (r *region) takeIn(in []*outbox) {
 				m.Body.A = r.blobs.put(o.blobs[m.Body.A])
 			}
 			r.queue.push(m)
+			r.mark(place(m.Dst).slot())
 		}
 		for i := range o.pubs {
 			r.view.hear(&o.pubs[i])
@@ -186,6 +189,9 @@ func (r *region) handle(m *sim.Message) {
 	if e.gen != to.gen() {
 		r.drop(m)
 		return
+	}
+	if r.track != nil {
+		r.touch(slot)
 	}
 	r.msg, r.slot, r.self, r.observed = m, slot, e, 0
 	if m.Time != e.last {

@@ -28,6 +28,10 @@ type Options struct {
 	// Bins is into how many equal intervals of the run the events of each region are counted; 0 counts
 	// nothing.
 	Bins int
+	// Checkpoints to be taken; nil takes none. Restore is a checkpoint to begin from; nil begins with the
+	// scenario.
+	Checkpoints *Checkpoints
+	Restore     *Restore
 	// Progress, if not nil, is called several times a second from the goroutine that called Run.
 	Progress func(Progress)
 	// ChainLimit is how many events without delay an entity may be sent at one time; 0 means
@@ -146,7 +150,16 @@ func prepare(ctx context.Context, p *sim.Program, o Options) (*conductor, error)
 	if err != nil {
 		return nil, err
 	}
-	return newConductor(w, o)
+	at := sim.Time(0)
+	if from := o.Restore; from != nil {
+		if at = from.At; at >= p.End {
+			return nil, fmt.Errorf("the checkpoint is at %v and the run ends at %v: nothing is left to run", at, p.End)
+		}
+		if err := w.restore(ctx, from); err != nil {
+			return nil, err
+		}
+	}
+	return newConductor(w, o, at)
 }
 
 // complete runs to the end.
@@ -177,6 +190,9 @@ func (c *conductor) conduct(ctx context.Context, o Options) error {
 	if err == nil {
 		err = c.deliver()
 	}
+	if saved := c.lastSave(); err == nil {
+		err = saved
+	}
 	if err == nil && c.failure != nil {
 		err = c.failure
 	}
@@ -197,6 +213,7 @@ func (c *conductor) attend(ctx context.Context, o Options) error {
 			return nil
 		case <-c.full:
 		case <-tick.C:
+			c.ask()
 			if o.Progress != nil {
 				o.Progress(c.progress())
 			}
@@ -215,6 +232,7 @@ func (c *conductor) outcome() (*Outcome, error) {
 		out.Stopped, out.End = true, c.stopAt
 	}
 	out.Interrupted = !out.Stopped && out.End < w.prog.End
+	out.Events, out.Dropped, out.Digest = w.past.events, w.past.dropped, w.past.gone
 	digests, broken := make([]uint64, w.regions), make([]error, w.regions)
 	var group sync.WaitGroup
 	for i, r := range w.rs {

@@ -19,6 +19,8 @@ type view struct {
 	// known tells of each entity that the region is sent publications of: 1 + its slot in seen, or 0
 	// while nothing of it is visible.
 	known map[sim.EntityID]uint32
+	// before, if not nil, is called before what is seen of an entity changes.
+	before func(id sim.EntityID)
 	// pending are publications that are not visible yet, a heap by (visible, id, seq).
 	pending []publication
 
@@ -318,6 +320,9 @@ func (v *view) popPending() {
 }
 
 func (v *view) show(p *publication, now sim.Time) {
+	if v.before != nil {
+		v.before(p.id)
+	}
 	i, ok := v.known[p.id]
 	if !ok {
 		return // the region left the boundary list meanwhile

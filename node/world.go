@@ -44,6 +44,8 @@ type world struct {
 	// cutEvery is the time between cuts; Forever if none are needed.
 	cutEvery sim.Duration
 
+	// past is what was counted before the checkpoint from which the run was restored.
+	past counts
 	// atCut, if not nil, is called at the end of a cut: a seam for tests.
 	atCut func(t sim.Time)
 
@@ -117,7 +119,9 @@ func newWorld(ctx context.Context, p *sim.Program, o Options, m *members) (*worl
 			w.rs[i].view = newView(w)
 		}
 	}
-	if err := w.settle(ctx, owner); err != nil {
+	if o.Restore != nil {
+		w.settleNothing()
+	} else if err := w.settle(ctx, owner); err != nil {
 		return nil, err
 	}
 	p.Release()
