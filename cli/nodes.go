@@ -52,7 +52,7 @@ type nodeJSON struct {
 	Workers int          `json:"workers"`
 	Address string       `json:"address"`
 	API     string       `json:"api"`
-	Heard   string       `json:"heard,omitempty"`
+	Heard   string       `json:"heard"`
 	Version string       `json:"version"`
 }
 

@@ -50,6 +50,7 @@ type Cluster struct {
 	leading   *replica
 	elections uint64
 	leaving   bool
+	stopping  bool
 	stopped   bool
 	change    chan struct{} // closed when anything changes
 }
@@ -231,7 +232,8 @@ func (c *Cluster) meta() meta {
 	defer c.mu.RUnlock()
 	m := meta{
 		version: c.c.Version, boot: c.c.Boot, role: c.c.Role, workers: c.c.Workers, api: c.c.API,
-		leaving: c.leaving, formation: formation, founded: founded, term: c.term, instance: c.instance,
+		release: c.c.Release[:min(len(c.c.Release), maxRelease)],
+		leaving: c.leaving, stopping: c.stopping, formation: formation, founded: founded, term: c.term, instance: c.instance,
 	}
 	m.running = c.rep != nil
 	return m
@@ -296,7 +298,7 @@ func (c *Cluster) tellMembers() {
 func (c *Cluster) members() []control.Node {
 	var nodes []control.Node
 	for _, p := range c.gossip.all() {
-		nodes = append(nodes, control.Node{Name: p.name, Boot: p.meta.boot, Role: p.meta.role, Workers: p.meta.workers, Alive: p.alive, Leaving: p.meta.leaving})
+		nodes = append(nodes, control.Node{Name: p.name, Boot: p.meta.boot, Role: p.meta.role, Workers: p.meta.workers, Alive: p.alive, Leaving: p.meta.leaving || p.meta.stopping})
 	}
 	return nodes
 }
@@ -394,8 +396,11 @@ type NodeInfo struct {
 	Workers    int
 	// Addr is where nodes reach it, API where users do.
 	Addr, API string
-	// Alive is false for a node that gossip takes for dead; Leaving for one that announced to go.
-	Alive, Leaving bool
+	// Release of its program.
+	Release string
+	// Alive is false for a node that gossip takes for dead. Leaving says that it announced to go for good,
+	// Stopping that it ends and may come back.
+	Alive, Leaving, Stopping bool
 	// Waiting says that it does not take part in the log yet.
 	Waiting bool
 	// Voter says that it votes, Leader that it leads.
@@ -418,7 +423,8 @@ func (c *Cluster) Nodes() []NodeInfo {
 	for _, p := range c.gossip.all() {
 		n := NodeInfo{
 			Name: p.name, Boot: p.meta.boot, Role: p.meta.role, Workers: p.meta.workers, Addr: p.addr, API: p.meta.api,
-			Alive: p.alive, Leaving: p.meta.leaving, Waiting: !p.meta.running, Voter: voters[p.name], Leader: p.name == leader,
+			Release: p.meta.release,
+			Alive:   p.alive, Leaving: p.meta.leaving, Stopping: p.meta.stopping, Waiting: !p.meta.running, Voter: voters[p.name], Leader: p.name == leader,
 		}
 		if p.name != c.c.Name {
 			n.LastHeard = time.Unix(0, p.heard.Load())
@@ -498,14 +504,32 @@ func (c *Cluster) StepDown(ctx context.Context) error {
 
 // Leave takes this node out of the cluster for good, waits until ctx is done for the others to agree, and
 // stops it. Once they have, its log is deleted, so that it may come back as a new node. The last voter cannot
-// leave: it stops with its log kept. For a restart use Stop.
+// leave: it stops with its log kept. For a restart use Rest.
 func (c *Cluster) Leave(ctx context.Context) error {
 	c.mu.Lock()
 	c.leaving = true
 	c.mu.Unlock()
 	c.stir()
 	removed, err := c.depart(ctx)
-	// Others take a node that goes without having announced it for one that died.
+	c.farewell()
+	serr := c.Stop()
+	if removed {
+		return errors.Join(serr, c.stores.wipe())
+	}
+	return errors.Join(err, serr)
+}
+
+// Rest tells the others that this node ends and may come back, and stops it. It keeps its place and its log.
+func (c *Cluster) Rest() error {
+	c.mu.Lock()
+	c.stopping = true
+	c.mu.Unlock()
+	c.farewell()
+	return c.Stop()
+}
+
+// farewell tells the others that this node goes: they take one that goes without a word for one that died.
+func (c *Cluster) farewell() {
 	for range 10 {
 		c.announce()
 		if c.gossip.announced() {
@@ -513,14 +537,9 @@ func (c *Cluster) Leave(ctx context.Context) error {
 		}
 		time.Sleep(2 * c.c.Timing.Gossip)
 	}
-	if lerr := c.gossip.leave(time.Second); lerr != nil {
-		c.c.Log.Info("not all nodes may know that this one left", "error", lerr)
+	if err := c.gossip.leave(time.Second); err != nil {
+		c.c.Log.Info("not all nodes may know that this one ends", "error", err)
 	}
-	serr := c.Stop()
-	if removed {
-		return errors.Join(serr, c.stores.wipe())
-	}
-	return errors.Join(err, serr)
 }
 
 // depart waits until the log's configuration is without this node.
@@ -582,7 +601,8 @@ func (c *Cluster) alone() bool {
 	return true
 }
 
-// Stop ends the node at once; for the others it is as if it had died, so call StepDown before if it leads.
+// Stop ends the node at once; for the others it is as if it had died. For an orderly end use Rest, after StepDown
+// if it leads.
 // Events have ended when it returns.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()

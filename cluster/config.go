@@ -59,6 +59,8 @@ type Config struct {
 	TLS *tls.Config
 	// Version of the protocol. Others are refused.
 	Version int
+	// Release of the program, for people: others are told its first 64 bytes.
+	Release string
 	// Timing; the zero value is LAN.
 	Timing Timing
 	// Link configures the links; zero values are defaults.

@@ -15,7 +15,10 @@ type meta struct {
 	role    control.Role
 	workers int
 	api     string
-	leaving bool
+	// release is that of the program, for people.
+	release string
+	// leaving says that it goes for good, stopping that it ends and may come back.
+	leaving, stopping bool
 	// running says that it takes part in the log; a node that does not waits to be invited. instance
 	// counts how often it began to in this process.
 	running  bool
@@ -32,15 +35,17 @@ const (
 	maxMeta = 512 // memberlist's limit
 	maxBoot = 64
 	maxAPI  = 200
+	// maxRelease is how much of the release is told.
+	maxRelease = 64
 )
 
 var roles = []control.Role{control.Both, control.Coordinates, control.Works}
 
-// append encodes m: 2 texts of at most 64 and 200 bytes and less than 60 bytes besides.
+// append encodes m: 3 texts of at most 64, 200 and 64 bytes and less than 60 bytes besides.
 func (m *meta) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(m.version))
 	flags := byte(0)
-	for i, on := range []bool{m.leaving, m.running, m.founded} {
+	for i, on := range []bool{m.leaving, m.running, m.founded, m.stopping} {
 		if on {
 			flags |= 1 << i
 		}
@@ -55,7 +60,7 @@ func (m *meta) append(b []byte) []byte {
 	for _, v := range []uint64{uint64(m.workers), m.instance, m.formation, m.term} {
 		b = binary.AppendUvarint(b, v)
 	}
-	for _, s := range []string{m.boot, m.api} {
+	for _, s := range []string{m.boot, m.api, m.release} {
 		b = append(b, byte(len(s)))
 		b = append(b, s...)
 	}
@@ -78,10 +83,10 @@ func parseMeta(b []byte, version int) (m meta, err error) {
 		return m, nil
 	}
 	b = b[n:]
-	if len(b) < 2 || b[0] > 7 || int(b[1]) >= len(roles) {
+	if len(b) < 2 || b[0] > 15 || int(b[1]) >= len(roles) {
 		return m, fmt.Errorf("%w: flags or role", errMeta)
 	}
-	m.leaving, m.running, m.founded = b[0]&1 != 0, b[0]&2 != 0, b[0]&4 != 0
+	m.leaving, m.running, m.founded, m.stopping = b[0]&1 != 0, b[0]&2 != 0, b[0]&4 != 0, b[0]&8 != 0
 	m.role = roles[b[1]]
 	b = b[2:]
 	var workers uint64
@@ -99,7 +104,7 @@ func parseMeta(b []byte, version int) (m meta, err error) {
 	for _, f := range []struct {
 		to  *string
 		max int
-	}{{&m.boot, maxBoot}, {&m.api, maxAPI}} {
+	}{{&m.boot, maxBoot}, {&m.api, maxAPI}, {&m.release, maxRelease}} {
 		if len(b) == 0 || int(b[0]) > f.max || len(b) < 1+int(b[0]) {
 			return m, fmt.Errorf("%w: a text ends early or is too long", errMeta)
 		}

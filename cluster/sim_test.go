@@ -795,3 +795,49 @@ func TestStreamsOfAnotherClusterAreClosed(t *testing.T) {
 type deaf struct{ network }
 
 func (d deaf) Layer(byte) (net.Listener, error) { return d.network.Layer(99) }
+
+// A node that ends in order is not taken for one that died: it keeps its vote, and it comes back where it was.
+func TestRestAndComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tc := memCluster(t, 3, func(i int, c *Config) { c.Release = fmt.Sprint("v", i, strings.Repeat("x", 100*i)) })
+		defer tc.stop()
+		wait(t, "three voters", func() bool { return leader(t, tc.nodes).Metrics().Voters == 3 })
+		apply(t, tc.nodes[0], "one")
+		seen := func(by *testNode, name string) (found NodeInfo) {
+			for _, n := range by.Nodes() {
+				if n.Name == name {
+					found = n
+				}
+			}
+			return found
+		}
+		for k, n := range tc.nodes {
+			name := n.config.Name
+			other := tc.nodes[(k+1)%3]
+			if got, want := seen(other, name).Release, (fmt.Sprint("v", k, strings.Repeat("x", 100*k)))[:min(100*k+2, 64)]; got != want {
+				t.Errorf("%s runs %q, not %q", name, got, want)
+			}
+			if err := n.StepDown(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Rest(); err != nil {
+				t.Fatal(err)
+			}
+			n.check(t)
+			n.Cluster = nil
+			for _, o := range tc.alive() {
+				wait(t, "it to be known as stopped", func() bool { i := seen(o, name); return i.Stopping && !i.Alive && !i.Leaving })
+			}
+			time.Sleep(30 * time.Second)
+			if i := seen(other, name); !i.Stopping || !i.Voter {
+				t.Errorf("after 30 s it is %+v", i)
+			}
+			apply(t, leader(t, tc.alive()), "without "+name)
+			tc.start(k)
+			for _, o := range tc.nodes {
+				wait(t, "it to be back", func() bool { i := seen(o, name); return i.Alive && !i.Stopping && i.Voter })
+			}
+		}
+		agree(t, tc.nodes, 4)
+	})
+}

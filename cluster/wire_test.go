@@ -17,7 +17,7 @@ import (
 func fullMeta() meta {
 	return meta{
 		version: 3, boot: strings.Repeat("b", maxBoot), role: control.Works, workers: 1 << 20, api: strings.Repeat("a", maxAPI),
-		leaving: true, running: true, founded: true, instance: 1<<64 - 1, formation: 1<<64 - 1, term: 1<<64 - 1,
+		leaving: true, running: true, founded: true, stopping: true, release: strings.Repeat("v", maxRelease), instance: 1<<64 - 1, formation: 1<<64 - 1, term: 1<<64 - 1,
 	}
 }
 

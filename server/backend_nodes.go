@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"github.com/simnode/simnode/api"
 	"github.com/simnode/simnode/cluster"
 )
@@ -9,9 +11,12 @@ import (
 func (b backend) Nodes() []api.NodeStatus {
 	var list []api.NodeStatus
 	for _, n := range b.cluster.Nodes() {
+		if n.Name == b.config.Name {
+			n.LastHeard = time.Now()
+		}
 		list = append(list, api.NodeStatus{
 			Name: n.Name, Role: n.Role, Address: n.Addr, API: n.API, Workers: n.Workers, State: stateOf(n),
-			Voter: n.Voter, Leader: n.Leader, Heard: n.LastHeard, Version: b.versionOf(n.Name),
+			Voter: n.Voter, Leader: n.Leader, Heard: n.LastHeard, Version: n.Release,
 		})
 	}
 	return list
@@ -23,16 +28,12 @@ func stateOf(n cluster.NodeInfo) string {
 		return "leaving"
 	case n.Leaving:
 		return "gone"
+	case n.Stopping && n.Alive:
+		return "stopping"
+	case n.Stopping:
+		return "stopped"
 	case !n.Alive:
 		return "suspect"
 	}
 	return "alive"
-}
-
-// versionOf is the version of this node; of others it is not known.
-func (b backend) versionOf(node string) string {
-	if node == b.config.Name {
-		return b.config.Version
-	}
-	return ""
 }

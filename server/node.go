@@ -23,7 +23,7 @@ import (
 )
 
 // Protocol is the version of what nodes say to one another. Nodes of another one are refused.
-const Protocol = 1
+const Protocol = 2
 
 // Node is a node of a cluster. Its methods may be called from any goroutine.
 type Node struct {
@@ -169,7 +169,7 @@ func (n *Node) clusterConfig(boot string) cluster.Config {
 	out := cluster.Config{
 		Name: c.Name, Cluster: c.Cluster, Boot: boot, Bind: c.Bind, Advertise: c.Advertise, API: advertised, Join: c.Join,
 		Dir: filepath.Join(c.Dir, "log"), Role: c.Role, Workers: c.Workers, Expected: c.Expected, GossipKey: c.GossipKey,
-		Version: Protocol, Log: n.log, FSM: n.machine, Timing: c.Timing, Failed: c.Failed,
+		Version: Protocol, Release: c.Version, Log: n.log, FSM: n.machine, Timing: c.Timing, Failed: c.Failed,
 		Events: cluster.Events{
 			Lead:     n.lead,
 			Follow:   func() { n.loop.put(control.Follow{}) },
@@ -325,8 +325,11 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	n.resign(ctx)
 	if n.config.Role == control.Works {
 		err = errors.Join(err, n.cluster.Leave(ctx))
-	} else if handed := n.cluster.StepDown(ctx); handed != nil {
-		n.log.Warn("the coordination was not handed over", "error", handed)
+	} else {
+		if handed := n.cluster.StepDown(ctx); handed != nil {
+			n.log.Warn("the coordination was not handed over", "error", handed)
+		}
+		err = errors.Join(err, n.cluster.Rest())
 	}
 	return errors.Join(err, n.end(ctx))
 }
