@@ -33,6 +33,10 @@ type troupe struct {
 	assembly *node.Assembly
 	cuts     int
 	last     []sim.Time // bounds sent, by region
+	// after, if not nil, is called at the end of a cut; also are things that may be done at any moment: each is
+	// left out once it returns false.
+	after func(at sim.Time)
+	also  []func() bool
 	// keep, if not nil, is shown what goes to member 0.
 	keep func(sort string, data []byte)
 }
@@ -78,6 +82,11 @@ func newTroupeOf(t testing.TB, seed uint64, members, each int, program func() *s
 }
 
 func (c *troupe) open() {
+	c.newSolver()
+	c.reopen(0)
+}
+
+func (c *troupe) newSolver() {
 	n := len(c.owner)
 	m := lbts.NewMatrix(n)
 	for to := range n {
@@ -95,7 +104,16 @@ func (c *troupe) open() {
 	s, err := lbts.New(m)
 	c.must(err)
 	c.solver = s
-	c.reopen(0)
+}
+
+// nexts lists the next event of every region.
+func (c *troupe) nexts() (next []sim.Time) {
+	for _, p := range c.parts {
+		for _, s := range p.State() {
+			next = append(next, s.Next)
+		}
+	}
+	return next
 }
 
 func (c *troupe) must(err error) {
@@ -106,13 +124,7 @@ func (c *troupe) must(err error) {
 }
 
 func (c *troupe) reopen(at sim.Time) {
-	var next []sim.Time
-	for _, p := range c.parts {
-		for _, s := range p.State() {
-			next = append(next, s.Next)
-		}
-	}
-	c.must(c.solver.Reopen(at, nil, next))
+	c.must(c.solver.Reopen(at, nil, c.nexts()))
 	c.cap = min(c.shape.End, at.Add(c.shape.CutEvery))
 	c.solver.Cap(c.cap)
 	c.grant()
@@ -198,6 +210,14 @@ func (c *troupe) step() bool {
 			}
 		})
 	}
+	if len(c.also) > 0 {
+		todo = append(todo, func() {
+			busy = true
+			if i := int(c.rand.IntN(int64(len(c.also)))); !c.also[i]() {
+				c.also = slices.Delete(c.also, i, i+1)
+			}
+		})
+	}
 	todo[c.rand.IntN(int64(len(todo)))]()
 	return busy
 }
@@ -260,10 +280,18 @@ func (c *troupe) cut(at sim.Time) {
 		_, err := p.EndCut()
 		c.must(err)
 	}
+	if c.after != nil {
+		c.after(at)
+	}
 	c.reopen(at)
 }
 
 func (c *troupe) finish() *node.Outcome {
+	for len(c.also) > 0 {
+		if !c.also[0]() {
+			c.also = c.also[1:]
+		}
+	}
 	for m, p := range c.parts {
 		c.must(p.Result(c.shape.End, func(piece []byte, last bool) error {
 			c.show("result", 0, piece)
