@@ -140,6 +140,7 @@ func TestCheckpointsResumeToTheSameEnd(t *testing.T) {
 					t.Errorf("seed %d: checkpoint %d at %v has digest %x, a run that ends there %x", seed, c.number, c.at, c.digest(), end.Digest)
 				}
 			}
+			savedAddsUp(t, stormProgram(t, seed), s, c)
 			if draw.IntN(3) > 0 && i != len(s.taken)-1 {
 				continue
 			}
@@ -161,6 +162,24 @@ func TestCheckpointsResumeToTheSameEnd(t *testing.T) {
 	t.Logf("%d checkpoints, %d of them after another, resumed %d times", taken, later, resumed)
 	if later == 0 || resumed == 0 {
 		t.Error("too few checkpoints")
+	}
+}
+
+// savedAddsUp checks that what is read from a checkpoint adds up to what was told of it when it was written.
+func savedAddsUp(t *testing.T, p *sim.Program, s *shelf, c *kept) {
+	t.Helper()
+	for _, r := range c.regions {
+		pending := uint64(0)
+		got, err := node.ReadSaved(context.Background(), p, c.at, s.read(c, r), func(e *node.SavedEntity) error {
+			_, err := node.StateText(p, e)
+			return err
+		}, func(e *node.SavedEvent) error {
+			pending++
+			return nil
+		})
+		if err != nil || got.Digest != r.Digest || got.Entities != r.Entities || got.Events > r.Events || pending > got.Events {
+			t.Errorf("checkpoint %d, region %d: %+v with %d events, %v; written %+v", c.number, r.Region, got, pending, err, r)
+		}
 	}
 }
 

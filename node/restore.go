@@ -124,17 +124,7 @@ func (x *restorer) home(s *saved) int {
 
 // region takes in one region of the checkpoint.
 func (x *restorer) region(ctx context.Context, chunks RegionChunks) error {
-	reading := &regionReading{x: x, slots: map[uint32]*[pageOfSlots]slotRead{}}
-	err := chunks(func(number uint64, kind byte, data []byte) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return reading.chunk(number, kind, data)
-	})
-	if err == nil {
-		err = reading.end()
-	}
-	return err
+	return readRegion(ctx, len(x.w.prog.Kinds), x.at, chunks, x)
 }
 
 // finish hands over what is left for other members.
@@ -150,9 +140,38 @@ func (x *restorer) finish() error {
 	return nil
 }
 
-// regionReading puts the increments of one region together.
+// taker takes in what a region of a checkpoint holds: an entity, then what it has pending. What is wrong is noted
+// in the reader.
+type taker interface {
+	// entity takes in an entity; raw is its encoding.
+	entity(d *reader, s *saved, raw []byte)
+	// event takes in a pending event, whose Dst is the id of its receiver.
+	event(d *reader, m *sim.Message, blob []byte, cancelled bool)
+	// orphan takes in a pending event for nobody.
+	orphan(t sim.Time)
+	// rest takes in a record of what is neither entity nor event, when all entities and events are in.
+	rest(d *reader)
+}
+
+// readRegion puts the increments of one region of a checkpoint at time at together.
+func readRegion(ctx context.Context, kinds int, at sim.Time, chunks RegionChunks, to taker) error {
+	g := &regionReading{to: to, kinds: kinds, at: at, slots: map[uint32]*[pageOfSlots]slotRead{}}
+	err := chunks(func(number uint64, kind byte, data []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return g.chunk(number, kind, data)
+	})
+	if err == nil {
+		err = g.end()
+	}
+	return err
+}
+
 type regionReading struct {
-	x      *restorer
+	to     taker
+	kinds  int
+	at     sim.Time
 	number uint64
 	newest uint64
 	// slots tells of each slot which increment it is from, and who is in it.
@@ -208,7 +227,7 @@ func (g *regionReading) entities(data []byte) error {
 	d := &reader{data: data}
 	for len(d.data) > 0 && d.err == nil {
 		before := d.data
-		s := d.saved(len(g.x.w.prog.Kinds))
+		s := d.saved(g.kinds)
 		if d.err != nil {
 			break
 		}
@@ -218,7 +237,7 @@ func (g *regionReading) entities(data []byte) error {
 		}
 		*at = slotRead{g.number, s.id, s.gen}
 		if s.flags&savedLive != 0 {
-			g.x.entity(d, &s, before[:len(before)-len(d.data)])
+			g.to.entity(d, &s, before[:len(before)-len(d.data)])
 		}
 	}
 	return d.done()
@@ -236,7 +255,7 @@ func (g *regionReading) flush() error {
 			if d.err != nil {
 				break
 			}
-			g.x.event(d, g, &m, blob, cancelled)
+			g.event(d, &m, blob, cancelled)
 		}
 		if err := d.done(); err != nil {
 			return err
@@ -245,21 +264,26 @@ func (g *regionReading) flush() error {
 	return nil
 }
 
-// event gives a pending event to its receiver.
-func (x *restorer) event(d *reader, g *regionReading, m *sim.Message, blob []byte, cancelled bool) {
+// event takes in a pending event if it counts.
+func (g *regionReading) event(d *reader, m *sim.Message, blob []byte, cancelled bool) {
 	to := place(m.Dst)
 	at := g.slot(to.slot())
 	switch {
 	case at.number != g.number:
-		return // a newer increment says what is pending there
-	case m.Time < x.at:
-		return // taken back, or for somebody who was gone: that its time passed changed nobody
+		// A newer increment says what is pending there.
+	case m.Time < g.at:
+		// Taken back, or for somebody who was gone: that its time passed changed nobody.
 	case at.id == 0 || at.gen != to.gen():
-		x.orphan(m.Time)
-		return
+		g.to.orphan(m.Time)
+	default:
+		m.Dst = uint64(at.id)
+		g.to.event(d, m, blob, cancelled)
 	}
-	m.Dst = uint64(at.id)
-	region := x.w.dir.find(at.id).region()
+}
+
+// event gives a pending event to its receiver.
+func (x *restorer) event(d *reader, m *sim.Message, blob []byte, cancelled bool) {
+	region := x.w.dir.find(sim.EntityID(m.Dst)).region()
 	if x.w.isLocal(region) {
 		x.w.takeEvent(d, m, blob, cancelled)
 		return
@@ -387,7 +411,7 @@ func (g *regionReading) end() error {
 	for _, data := range g.rest {
 		d := &reader{data: data}
 		for len(d.data) > 0 && d.err == nil {
-			g.x.rest(d)
+			g.to.rest(d)
 		}
 		if err := d.done(); err != nil {
 			return err
@@ -401,7 +425,7 @@ func (x *restorer) rest(d *reader) {
 	w := x.w
 	switch kind := d.u8(); kind {
 	case savedCounts:
-		c := counts{d.u64(), d.u64(), d.u64(), d.u8() == 1}
+		c := d.counts()
 		if d.err == nil {
 			w.past.add(c)
 		}

@@ -180,6 +180,8 @@ func (c *counts) append(dst []byte) []byte {
 	return append(dst, 0)
 }
 
+func (d *reader) counts() counts { return counts{d.u64(), d.u64(), d.u64(), d.u8() == 1} }
+
 func (c *counts) add(o counts) {
 	c.events += o.events
 	c.dropped += o.dropped

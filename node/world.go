@@ -53,6 +53,8 @@ type world struct {
 	buffers [][]byte
 }
 
+func newSpace(p *sim.Program) (*spatial.Space, error) { return spatial.New(p.Space) }
+
 // members tells which member of a cluster owns which region.
 type members struct {
 	owner []int
@@ -93,7 +95,7 @@ func newWorld(ctx context.Context, p *sim.Program, o Options, m *members) (*worl
 	}
 	w.dir = newDirectory(w.dense, w.divided())
 	if p.Space.Kind != sim.NoSpace {
-		s, err := spatial.New(p.Space)
+		s, err := newSpace(p)
 		if err != nil {
 			return nil, err
 		}

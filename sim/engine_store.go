@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"reflect"
 	"unsafe"
 )
 
@@ -58,6 +59,11 @@ func (s *Store) Take(from *Store, i uint32) uint32 {
 
 // Append appends the canonical encoding of the state at index i.
 func (s *Store) Append(dst []byte, i uint32) []byte { return s.kind.codec.append(dst, s.At(i)) }
+
+// Text shows the state at index i to people.
+func (s *Store) Text(i uint32) string {
+	return fmt.Sprintf("%+v", reflect.NewAt(s.kind.codec.typ, s.At(i)).Elem())
+}
 
 // Load replaces the state at index i by what Append wrote.
 func (s *Store) Load(i uint32, data []byte) error {
