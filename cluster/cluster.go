@@ -38,6 +38,7 @@ type Cluster struct {
 	wait   sync.WaitGroup
 	kick   chan struct{}
 	full   atomic.Bool // the log has no room
+	ending atomic.Bool
 	failed sync.Once
 
 	// life is held while the node begins or ceases to take part in the log.
@@ -486,11 +487,22 @@ func (c *Cluster) StepDown(ctx context.Context) error {
 	if rep == nil || rep.State() != raft.Leader {
 		return nil
 	}
-	if servers, _, err := configuration(rep); err != nil || !slices.ContainsFunc(servers, func(s server) bool { return s.voter && s.name != c.c.Name }) {
+	servers, _, err := configuration(rep)
+	if err != nil || !slices.ContainsFunc(servers, func(s server) bool { return s.voter && s.name != c.c.Name }) {
 		return err
 	}
+	transfer := rep.LeadershipTransfer
+	if name, missing := c.successor(servers); name == "" {
+		c.c.Log.Info("no other node is there that could lead")
+		return nil
+	} else if missing {
+		// raft itself may choose one that is not there.
+		transfer = func() raft.Future {
+			return rep.LeadershipTransferToServer(raft.ServerID(name), raft.ServerAddress(name))
+		}
+	}
 	done := make(chan error, 1)
-	go func() { done <- rep.LeadershipTransfer().Error() }() // bounded by the election timeout
+	go func() { done <- transfer().Error() }() // bounded by the election timeout
 	select {
 	case err := <-done:
 		if err != nil {
@@ -500,6 +512,22 @@ func (c *Cluster) StepDown(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// successor returns a voter that could lead, "" if none is there, and whether some voter is missing.
+func (c *Cluster) successor(servers []server) (name string, missing bool) {
+	for _, s := range servers {
+		if !s.voter || s.name == c.c.Name {
+			continue
+		}
+		p := c.gossip.peer(s.name)
+		if p == nil || !p.alive || p.meta.leaving || p.meta.stopping {
+			missing = true
+		} else if name == "" {
+			name = s.name
+		}
+	}
+	return name, missing
 }
 
 // Leave takes this node out of the cluster for good, waits until ctx is done for the others to agree, and
@@ -530,6 +558,7 @@ func (c *Cluster) Rest() error {
 
 // farewell tells the others that this node goes: they take one that goes without a word for one that died.
 func (c *Cluster) farewell() {
+	c.ending.Store(true)
 	for range 10 {
 		c.announce()
 		if c.gossip.announced() {
@@ -612,6 +641,7 @@ func (c *Cluster) Stop() error {
 	}
 	c.stopped = true
 	c.mu.Unlock()
+	c.ending.Store(true)
 	errs := []error{c.abort()}
 	c.callers.close()
 	if c.folder != nil {

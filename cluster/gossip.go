@@ -49,6 +49,7 @@ type gossip struct {
 	refused   map[string]bool
 	saved     string
 	failed    teller // says why no address could be joined
+	unable    string // why the last address could not be joined, while none was
 
 	queueMu sync.Mutex
 	queue   []gossiped
@@ -291,6 +292,11 @@ func (g *gossip) unjoined(what, addr string, err error) {
 	if errors.As(err, &joined) && len(joined.WrappedErrors()) == 1 {
 		reason = joined.WrappedErrors()[0] // memberlist wraps it in several lines
 	}
+	if !contacted {
+		g.mu.Lock()
+		g.unable = addr + ": " + reason.Error()
+		g.mu.Unlock()
+	}
 	same := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1 // ports change with every attempt
@@ -302,6 +308,16 @@ func (g *gossip) unjoined(what, addr string, err error) {
 		level = slog.LevelDebug
 	}
 	g.c.Log.Log(context.Background(), level, what, "addr", addr, "error", reason)
+}
+
+// why says why no address could be joined, "" if one was or none was tried.
+func (g *gossip) why() string {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.contacted {
+		return ""
+	}
+	return g.unable
 }
 
 // seeds resolves the addresses to join, and those known from the last run.

@@ -32,3 +32,23 @@ func TestPacketsOfStrangersAreToldOnce(t *testing.T) {
 		}
 	}
 }
+
+// What raft says again and again about a node that is not there is told once, and not at all as a warning about
+// one that announced its end.
+func TestRaftIsToldOnce(t *testing.T) {
+	var out bytes.Buffer
+	l := raftLogger(slog.New(slog.NewTextHandler(&out, nil)), func(text string) bool { return aboutPeer(text) == "gone" })
+	for i := range 100 {
+		for _, peer := range []string{"a", "gone"} {
+			l.Error("failed to heartbeat to", "peer", peer, "backoff time", fmt.Sprint(i, "ms"), "error", fmt.Sprint("refused ", i))
+			l.Error("failed to appendEntries to", "peer", fmt.Sprintf("{Voter %s %s}", peer, peer), "error", fmt.Sprint("refused ", i))
+			l.Warn("failed to contact", "server-id", peer, "time", fmt.Sprint(i, "ms"))
+		}
+		l.Warn("heartbeat timeout reached, starting election", "last-leader-addr", "", "last-leader-id", "")
+		l.Warn("heartbeat timeout reached, starting election", "last-leader-addr", "b", "last-leader-id", "b")
+	}
+	text := out.String()
+	if n := strings.Count(text, "\n"); n != 4 || strings.Contains(text, "gone") || strings.Count(text, "level=WARN") != 2 {
+		t.Errorf("%d lines, not 4:\n%s", n, text[:min(len(text), 2000)])
+	}
+}

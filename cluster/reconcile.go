@@ -357,6 +357,9 @@ func (t *tender) complain(peers []*peer) {
 	} else {
 		args = append(args, "expected", c.c.Expected, "able_to_coordinate", able)
 	}
+	if why := c.gossip.why(); why != "" {
+		args = append(args, "cannot_join", why)
+	}
 	c.c.Log.Log(context.Background(), slog.LevelWarn, "the cluster has no leader", args...)
 }
 

@@ -29,7 +29,7 @@ type replica struct {
 }
 
 // raftConfig follows what is known to work; see the package comment for departures.
-func raftConfig(c *Config) *raft.Config {
+func raftConfig(c *Config, expected func(string) bool) *raft.Config {
 	rc := raft.DefaultConfig()
 	t := c.Timing
 	rc.LocalID = raft.ServerID(c.Name)
@@ -39,7 +39,7 @@ func raftConfig(c *Config) *raft.Config {
 	rc.TrailingLogs = c.kept
 	rc.NoLegacyTelemetry = true
 	rc.ShutdownOnRemove = false
-	rc.Logger = raftLogger(c.Log)
+	rc.Logger = raftLogger(c.Log, expected)
 	return rc
 }
 
@@ -58,7 +58,7 @@ func (c *Cluster) newReplica(formation uint64, bootstrap bool) (*replica, error)
 		return nil, errors.Join(err, store.close())
 	}
 	rep := &replica{streams: streams, store: store, bound: formation, done: make(chan struct{})}
-	rc := raftConfig(&c.c)
+	rc := raftConfig(&c.c, c.expected)
 	rep.trans = raftTransport{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: streams, MaxPool: 3, Timeout: c.c.Timing.Request, Logger: rc.Logger,
 	})}

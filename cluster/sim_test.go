@@ -841,3 +841,57 @@ func TestRestAndComeBack(t *testing.T) {
 		agree(t, tc.nodes, 4)
 	})
 }
+
+// An orderly end of all nodes, one after another, is no trouble, and the coordination goes to a node that is there.
+func TestOrderlyEndIsNoTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tc := memCluster(t, 3, nil)
+		defer tc.stop()
+		wait(t, "three voters", func() bool { return leader(t, tc.nodes).Metrics().Voters == 3 })
+		for _, n := range tc.nodes {
+			n.log.reset()
+		}
+		for range tc.nodes {
+			led := tc.alive()[0]
+			if len(tc.alive()) > 1 {
+				led = leader(t, tc.alive())
+			}
+			if err := led.StepDown(context.Background()); err != nil {
+				t.Error(err)
+			}
+			if err := led.Rest(); err != nil {
+				t.Error(err)
+			}
+			led.Cluster = nil
+			time.Sleep(4 * time.Second)
+		}
+		for _, n := range tc.nodes {
+			for _, level := range []string{"WARN", "ERROR"} {
+				if n.log.has(level) {
+					t.Errorf("%s says:\n%s", n.config.Name, n.log.b.String())
+				}
+			}
+		}
+	})
+}
+
+// A node that may join nobody says why as often as it says that there is no leader.
+func TestRefusedJoinIsExplainedAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tc := memCluster(t, 2, func(i int, c *Config) {
+			c.Expected = 1
+			if i == 1 {
+				c.Cluster = "other"
+			}
+		})
+		defer tc.stop()
+		for range 3 {
+			tc.nodes[1].log.reset()
+			wait(t, "the reason", func() bool { return tc.nodes[1].log.has("the cluster has no leader") })
+			if !tc.nodes[1].log.has("cannot_join") || !tc.nodes[1].log.has(tc.nodes[0].addr.String()) {
+				t.Error("it does not say why it cannot join")
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+}

@@ -60,7 +60,7 @@ func (d *disk) open() (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(d.folder(), keptSnapshots, raftLogger(d.c.Log))
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(d.folder(), keptSnapshots, raftLogger(d.c.Log, nil))
 	if err != nil {
 		return opened{}, errors.Join(fmt.Errorf("snapshots: %w", err), l.Close())
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 // Protocol is the version of what nodes say to one another. Nodes of another one are refused.
-const Protocol = 2
+const Protocol = 1
 
 // Node is a node of a cluster. Its methods may be called from any goroutine.
 type Node struct {

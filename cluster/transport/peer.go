@@ -259,7 +259,7 @@ func (p *peer) signs(c *connection) {
 			p.mu.Lock()
 			p.stats.RefusedThere++
 			p.mu.Unlock()
-			c.fail(fmt.Errorf("%w: %q", ErrRefused, text))
+			c.fail(fmt.Errorf("%w: %s", ErrRefused, printable(text)))
 			return
 		}
 	}

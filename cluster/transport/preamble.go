@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode"
 
 	"github.com/simnode/simnode/cluster/link"
 )
@@ -112,9 +114,19 @@ func readAnswer(r io.Reader, self link.Identity) (name string, err error) {
 		return "", err
 	}
 	if status != 0 {
-		return "", fmt.Errorf("%w: %q", ErrRefused, name)
+		return "", fmt.Errorf("%w: %s", ErrRefused, printable(name))
 	}
 	return name, nil
+}
+
+// printable makes text of strangers safe to print, without quotes, since it stands in an error.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return '?'
+		}
+		return r
+	}, text)
 }
 
 // check refuses a preamble that is not meant for self.
