@@ -33,6 +33,24 @@
 // A unit follows the column's name: distance_m. Columns of type sim.Time and sim.Duration are in
 // nanoseconds. Floats have the fewest digits that read back to the same value.
 //
+// # Saving and resuming
+//
+// With Options.Resumable, Save returns the state of the recording at a moment, and Resume goes on from
+// it in another process or, with copies of the files that Files names, on another machine:
+//
+//   - Files, statistics and rows at the end are bit for bit those of a recording that was never
+//     interrupted and not even resumable, however often it is resumed.
+//   - Until Release, every state that was saved can be resumed, also after Finish: a crash between the
+//     end of the recording and the moment when the end is made known costs nothing.
+//   - A refusal names what is wrong and changes nothing on the disk. What was cut off, altered or lost
+//     in a file or in the state is noticed before it is used.
+//   - A full disk costs a Save and not the run, unless the run itself has no room to write.
+//
+// CSV files are cut back to the length they had and appended to. A Parquet file cannot be cut back: its
+// rows go to a spool (observations.rows.partial), of which Finish makes it. The spool also holds the
+// rows that Rows gives back and, with Options.Rebin, every value, so that a resumed run may have another
+// end: its bins are then made anew.
+//
 // # Quantiles
 //
 // The first 4,096 values of a sample are kept and its quantiles are exact; beyond that they come from

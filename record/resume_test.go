@@ -577,7 +577,7 @@ func TestFault18DiskFull(t *testing.T) {
 		victim := rapid.SampledFrom(x.r.growing()).Draw(rt, "victim")
 		d := &disk{file: victim.out.file, room: rapid.IntRange(0, 50).Draw(rt, "room"), err: syscall.ENOSPC}
 		victim.out.file = d
-		for range 3 {
+		for range 2 {
 			if _, err := x.r.Save(); err != nil && (!errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "writing "+victim.name)) {
 				rt.Fatalf("error %v", err)
 			}
@@ -683,6 +683,33 @@ func TestFault25PowerLoss(t *testing.T) {
 		disks[2].syncs = 0
 	}
 	mustClose(t, r)
+}
+
+// TestFault25PowerLossAtTheEnd: no file gets its name before what is in it is on the disk.
+func TestFault25PowerLossAtTheEnd(t *testing.T) {
+	o := both(t.TempDir())
+	r, _ := resumable(t, o)
+	d := &disk{file: r.events[0].out.file, room: 1 << 30, syncErr: syscall.EIO}
+	r.events[0].out.file = d
+	if err := r.Observe([]sim.Observation{{Time: 6, Series: sim.TraceSeries}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Finish(100); !errors.Is(err, syscall.EIO) || d.syncs != 1 {
+		t.Errorf("error %v, %d syncs", err, d.syncs)
+	}
+	if _, err := os.Stat(filepath.Join(o.Dir, "events.csv")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("events.csv: %v", err)
+	}
+}
+
+// TestAnotherEndAtLevelOff: without a folder no values are kept, whatever Rebin says.
+func TestAnotherEndAtLevelOff(t *testing.T) {
+	_, state := resumable(t, Options{Rebin: true})
+	_, err := Resume(program(t, 200, 2, 50), Options{Rebin: true}, state)
+	var typed *ChangeError
+	if !errors.As(err, &typed) || !strings.Contains(err.Error(), "were not kept") {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestSaveRefusals(t *testing.T) {
