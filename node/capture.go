@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/simnode/simnode/sim"
 )
@@ -21,6 +22,8 @@ type Capture struct {
 	// current is the share being written, begun in what is written of it.
 	current int
 	ended   bool
+	// pauses are for how long regions were kept from running.
+	pauses []time.Duration
 	// sink says why the state of the sink could not be kept; final, that the run is over already.
 	sink  error
 	final bool
@@ -95,7 +98,9 @@ func (c *crew) capture(n uint64, t sim.Time) (*Capture, error) {
 		if r.track == nil {
 			return nil, errors.New("engine fault: a checkpoint of a run that takes none")
 		}
+		begun := time.Now()
 		s := r.freeze(n)
+		k.pauses = append(k.pauses, time.Since(begun))
 		if i == 0 {
 			s.counts.add(c.w.past)
 		}
@@ -160,6 +165,19 @@ func (k *Capture) Number() uint64 { return k.number }
 
 // At is its simulated time.
 func (k *Capture) At() sim.Time { return k.at }
+
+// Base is the oldest checkpoint whose increment this one needs.
+func (k *Capture) Base() uint64 {
+	base := k.number
+	for _, s := range k.shares {
+		base = min(base, s.info.Base)
+	}
+	return base
+}
+
+// Pauses lists for how long a region was kept from running at a time, for the benchmark: at the cut, and for each
+// few entities that were saved.
+func (k *Capture) Pauses() []time.Duration { return k.pauses }
 
 // Write writes the checkpoint and returns what it holds, region by region.
 func (k *Capture) Write(put Put) ([]CapturedRegion, error) {
@@ -270,7 +288,9 @@ func (s *share) writeEvents(put Put) error {
 func (k *Capture) writeEntities(s *share, put Put) error {
 	c := k.crew
 	c.take(s.r.id)
+	begun := time.Now()
 	more, err := s.slice()
+	k.pauses = append(k.pauses, time.Since(begun))
 	chunks := s.r.track.harvest(!more)
 	s.info.Digest = s.r.track.sum + s.counts.gone
 	c.giveBack(s.r.id)

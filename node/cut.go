@@ -13,13 +13,12 @@ func (c *conductor) cut(t sim.Time) {
 		c.takeInbox(r)
 	}
 	if t >= c.reshaped.Add(w.cutEvery) || t >= c.stopAt {
-		// Other cuts are for checkpoints, which need none of this.
 		migrated, _ := w.reshape(t)
 		c.migrated += migrated
 		c.cuts++
 		c.reshaped = t
-	}
-	c.check(c.reopen(t))
+		c.check(c.reopen(t))
+	} // else it is for a checkpoint, and nothing changes hands: what was granted beyond it stays granted
 	if c.saver.isDue(t) {
 		c.save(t)
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/simnode/simnode/sim"
 )
@@ -37,6 +38,18 @@ func RunPatient(ctx context.Context, p *sim.Program, o Options) (*Outcome, error
 		return nil, err
 	}
 	c.patient = true
+	if c.saver != nil && c.saver.Due != nil {
+		go func() {
+			for {
+				select {
+				case <-c.finished:
+					return
+				case <-time.After(20 * time.Microsecond):
+					c.ask()
+				}
+			}
+		}()
+	}
 	return c.complete(ctx, o)
 }
 
