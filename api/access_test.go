@@ -159,8 +159,10 @@ func TestTokenFiles(t *testing.T) {
 		"read short\n":                     "line 1: the token is not 16 to 256 letters",
 		"read " + strings.Repeat("x", 257): "line 1: the token is not 16 to 256 letters",
 		"read 0123456789abcdef,\n":         "line 1: the token is not 16 to 256 letters, digits and -._~+/=; make one with",
-		"read " + readToken + "\noperate " + readToken: "line 2: the token is that of entry 1",
-		strings.Repeat("#", maxTokenFile+1):            "more than 1048576 bytes",
+		"read " + readToken + "\noperate " + readToken:  "line 2: the token is that of line 1",
+		strings.Repeat("#", maxTokenFile+1):             "more than 1048576 bytes",
+		"read short\nread " + readToken + "\nwrite x\n": "letters, digits and -._~+/=; make one with: openssl rand -hex 32; line 3: the first word is no role",
+		strings.Repeat("x\n", 50):                       "line 20: 1 words; expected a role and a token, such as \"operate TOKEN\"; and 30 more lines",
 	} {
 		_, err := ParseTokens([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), readToken) || strings.Contains(err.Error(), "short") {
@@ -184,7 +186,7 @@ func TestTokenFiles(t *testing.T) {
 		t.Errorf("%v, %v", tokens, err)
 	}
 	for _, bad := range []string{path + "x", filepath.Dir(path), "/dev/zero"} {
-		if _, err := LoadTokens(bad); err == nil || !strings.HasPrefix(err.Error(), "tokens: ") {
+		if _, err := LoadTokens(bad); err == nil || !strings.Contains(err.Error(), bad) || strings.Contains(err.Error(), "tokens: ") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

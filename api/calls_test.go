@@ -411,7 +411,7 @@ func TestUnreachable(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	for address, want := range map[string]string{
 		"a": "http://a:7373", "a:1": "http://a:1", "http://a": "http://a:7373", "https://a.b:2/": "https://a.b:2", "[::1]:3": "http://[::1]:3", "[::1]": "http://[::1]:7373",
-		"127.0.0.1": "http://127.0.0.1:7373",
+		"127.0.0.1": "http://127.0.0.1:7373", ":7405": "http://127.0.0.1:7405",
 	} {
 		if got, err := baseURL(address, false); err != nil || got != want {
 			t.Errorf("%s: %s, %v", address, got, err)
@@ -420,7 +420,7 @@ func TestAddresses(t *testing.T) {
 	if got, err := baseURL("a", true); err != nil || got != "https://a:7373" {
 		t.Errorf("%s, %v", got, err)
 	}
-	for _, bad := range []string{"", ":5", "a:b", "a:0", "a:70000", "ftp://a", "a/b", "a?x", "u@a", "a b", "http://", "a:1:2"} {
+	for _, bad := range []string{"", ":", ":x", "a:b", "a:0", "a:70000", "ftp://a", "a/b", "a?x", "u@a", "a b", "http://", "a:1:2"} {
 		if got, err := baseURL(bad, false); err == nil || !strings.Contains(err.Error(), "expected HOST:PORT") {
 			t.Errorf("%q: %s, %v", bad, got, err)
 		}

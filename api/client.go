@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -39,7 +40,8 @@ type JobStatus struct {
 // ClientOptions say where a cluster is and who asks.
 type ClientOptions struct {
 	// Address is HOST:PORT of any node, or several with commas between, which are tried in turn; the
-	// port may be left out (DefaultPort). HOST may begin with http:// or https://.
+	// port may be left out (DefaultPort), and the host if it is this machine. HOST may begin with http:// or
+	// https://.
 	Address string
 	Token   string
 	// TLS of the connection; nil for clear text.
@@ -63,6 +65,9 @@ func (u *Unreachable) Error() string {
 	var dial *net.OpError
 	if text := u.Err.Error(); u.tls && !(errors.As(u.Err, &dial) && dial.Op == "dial") || strings.Contains(text, "HTTPS") {
 		help = "check --ca, --cert and --key, and http:// or https:// in the address"
+	}
+	if errors.Is(u.Err, errSpeaksTLS) {
+		return fmt.Sprintf("the node at %s %v: give --ca (or SIMNODE_CA), the certificate of the CA that signed those of the nodes", u.Address, u.Err)
 	}
 	return fmt.Sprintf("no node answers at %s: %v; %s", u.Address, u.Err, help)
 }
@@ -89,8 +94,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 	}
 	dial := &net.Dialer{Timeout: 5 * time.Second}
 	c := &Client{options: o, http: &http.Client{
-		Transport: &http.Transport{DialContext: dial.DialContext, TLSClientConfig: o.TLS, TLSHandshakeTimeout: 5 * time.Second,
-			ForceAttemptHTTP2: true, IdleConnTimeout: 30 * time.Second},
+		Transport: clearText{&http.Transport{DialContext: dial.DialContext, TLSClientConfig: o.TLS, TLSHandshakeTimeout: 5 * time.Second,
+			ForceAttemptHTTP2: true, IdleConnTimeout: 30 * time.Second}},
 		// A redirect would carry the token elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -103,6 +108,28 @@ func NewClient(o ClientOptions) (*Client, error) {
 			connect.WithInterceptors(bearer(o.Token)), connect.WithReadMaxBytes(64<<20)))
 	}
 	return c, nil
+}
+
+// errSpeaksTLS is the answer of a server of TLS to clear text.
+var errSpeaksTLS = errors.New("speaks TLS")
+
+// clearText notices that clear text was sent to a server of TLS: servers made with Go answer with an HTTP/1.0
+// response of one line, others end the connection.
+type clearText struct{ *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (c clearText) RoundTrip(r *http.Request) (*http.Response, error) {
+	a, err := c.Transport.RoundTrip(r)
+	if err != nil || r.URL.Scheme != "http" || a.StatusCode != http.StatusBadRequest || a.ProtoMajor != 1 || a.ProtoMinor != 0 {
+		return a, err
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(a.Body, 1<<10))
+	if err == nil && strings.Contains(string(text), "HTTP request to an HTTPS server") {
+		return nil, errSpeaksTLS
+	}
+	a.Body = io.NopCloser(bytes.NewReader(text))
+	return a, err
 }
 
 // baseURL makes a URL of an address.
@@ -127,6 +154,9 @@ func baseURL(address string, withTLS bool) (string, error) {
 	host, port, err := net.SplitHostPort(rest)
 	if err != nil {
 		host, port = strings.TrimSuffix(strings.TrimPrefix(rest, "["), "]"), strconv.Itoa(DefaultPort)
+	}
+	if host == "" && err == nil {
+		host = "127.0.0.1"
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 		return bad("the port is no number from 1 to 65535")

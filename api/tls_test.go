@@ -113,6 +113,9 @@ func TestTLS(t *testing.T) {
 				if c.tls != nil && !strings.Contains(err.Error(), "; check --ca, --cert and --key") {
 					t.Errorf("no help in: %v", err)
 				}
+				if c.tls == nil && !strings.Contains(err.Error(), "speaks TLS: give --ca") {
+					t.Errorf("no help in: %v", err)
+				}
 			case errors.As(err, &e):
 				got = map[Kind]string{Unauthenticated: "unauthenticated", Forbidden: "forbidden"}[e.Kind]
 			case err != nil:

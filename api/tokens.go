@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,6 +42,8 @@ const (
 	maxTokens    = 1000
 	minToken     = 16
 	maxToken     = 256
+	// maxWrong is how many lines are named that are wrong.
+	maxWrong = 20
 )
 
 // Tokens are the bearer tokens (RFC 6750) that a server accepts. They are kept as digests and print as
@@ -50,41 +53,43 @@ type Tokens struct{ list []token }
 type token struct {
 	role Role
 	sum  [sha256.Size]byte
+	line int
 }
 
 // LoadTokens reads a file of tokens; see ParseTokens.
 func LoadTokens(path string) (*Tokens, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
+		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("tokens: %s is not a regular file", path)
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
+		return nil, err
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxTokenFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
+		return nil, err
 	}
 	t, err := ParseTokens(data)
 	if err != nil {
-		return nil, fmt.Errorf("tokens: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }
 
 // ParseTokens reads lines "role token", with role read or operate and a token of 16 to 256 letters, digits
-// and -._~+/=. Blank lines and those that begin with # are left out. Errors name lines and never repeat
-// what stands there.
+// and -._~+/=. Blank lines and those that begin with # are left out. The error names all lines that are wrong, up
+// to a bound, and never repeats what stands there.
 func ParseTokens(data []byte) (*Tokens, error) {
 	if len(data) > maxTokenFile {
 		return nil, fmt.Errorf("more than %d bytes; is this a file of tokens?", maxTokenFile)
 	}
 	t := &Tokens{}
+	var wrong []string
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, maxTokenFile+1)
 	for n := 1; lines.Scan(); n++ {
@@ -92,12 +97,18 @@ func ParseTokens(data []byte) (*Tokens, error) {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		if err := t.add(words); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if err := t.add(words, n); err != nil {
+			wrong = append(wrong, fmt.Sprintf("line %d: %v", n, err))
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return nil, err
+	}
+	if more := len(wrong) - maxWrong; more > 0 {
+		wrong = append(wrong[:maxWrong], fmt.Sprintf("and %d more lines", more))
+	}
+	if len(wrong) > 0 {
+		return nil, errors.New(strings.Join(wrong, "; "))
 	}
 	if len(t.list) == 0 {
 		return nil, fmt.Errorf("there are no tokens; expected lines such as \"operate TOKEN\"")
@@ -106,7 +117,7 @@ func ParseTokens(data []byte) (*Tokens, error) {
 }
 
 // add takes in the words of a line.
-func (t *Tokens) add(words []string) error {
+func (t *Tokens) add(words []string, line int) error {
 	if len(words) != 2 {
 		return fmt.Errorf("%d words; expected a role and a token, such as \"operate TOKEN\"", len(words))
 	}
@@ -119,15 +130,15 @@ func (t *Tokens) add(words []string) error {
 		return fmt.Errorf("the token is not %d to %d letters, digits and -._~+/=; make one with: openssl rand -hex 32", minToken, maxToken)
 	}
 	sum := sha256.Sum256([]byte(text))
-	for i, other := range t.list {
+	for _, other := range t.list {
 		if other.sum == sum {
-			return fmt.Errorf("the token is that of entry %d; give each its own", i+1)
+			return fmt.Errorf("the token is that of line %d; give each its own", other.line)
 		}
 	}
 	if len(t.list) == maxTokens {
 		return fmt.Errorf("more than %d tokens", maxTokens)
 	}
-	t.list = append(t.list, token{role, sum})
+	t.list = append(t.list, token{role, sum, line})
 	return nil
 }
 

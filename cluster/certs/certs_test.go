@@ -214,7 +214,11 @@ func files(t *testing.T, dir string) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Mode() != 0o600 {
+		want := os.FileMode(0o644)
+		if strings.HasSuffix(e.Name(), "-key.pem") {
+			want = 0o600
+		}
+		if info.Mode() != want {
 			t.Errorf("%s has mode %v", e.Name(), info.Mode())
 		}
 		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
