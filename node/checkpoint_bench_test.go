@@ -139,6 +139,14 @@ func (w *warmSaver) due() bool {
 }
 
 func (w *warmSaver) save(k *node.Capture, _ []byte) error {
+	err := w.write(k)
+	if err != nil && k.Number() < 100 {
+		w.b.Logf("checkpoint %d: %v", k.Number(), err)
+	}
+	return err
+}
+
+func (w *warmSaver) write(k *node.Capture) error {
 	begun := time.Now()
 	for len(w.chain) > 0 && w.chain[0] < k.Base() {
 		w.chain = w.chain[1:]
@@ -165,7 +173,7 @@ func (w *warmSaver) save(k *node.Capture, _ []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := w.store.Commit(&checkpoint.Manifest{Number: k.Number(), At: k.At(), Chain: append(slices.Clone(w.chain), k.Number()), Parts: []checkpoint.PartRef{part.Ref()}}); err != nil {
+	if err := w.store.Commit(&checkpoint.Manifest{Format: checkpoint.Format, Number: k.Number(), At: k.At(), Chain: append(slices.Clone(w.chain), k.Number()), Parts: []checkpoint.PartRef{part.Ref()}}); err != nil {
 		return err
 	}
 	w.chain = append(w.chain, k.Number())
