@@ -37,6 +37,10 @@ type smallCluster struct {
 	moves   []string
 	changed chan struct{}
 	token   string
+	// leaderless, if it is not nil, makes Nodes name no leader and Submit give up once Nodes was called.
+	leaderless chan struct{}
+	// seen, if it is not nil, is called with what Watch has sent.
+	seen func(api.Progress)
 }
 
 // startCluster serves one and makes it the one that commands ask.
@@ -90,6 +94,10 @@ func (k *smallCluster) put(j control.Job, p api.Progress) {
 }
 
 func (k *smallCluster) Submit(ctx context.Context, s api.Submission) (string, error) {
+	if k.leaderless != nil {
+		<-k.leaderless
+		return "", api.Errorf(api.Unavailable, "no coordinator has taken this")
+	}
 	o := scenario.Options{Models: testModels(), Set: s.Spec.Set, Seed: s.Spec.Seed, End: s.Spec.End}
 	sc, err := scenario.LoadBundle(s.Bundle, o)
 	if err != nil {
@@ -175,6 +183,9 @@ func (k *smallCluster) Watch(ctx context.Context, job string) (<-chan api.Progre
 			k.mu.Unlock()
 			select {
 			case out <- p:
+				if k.seen != nil {
+					k.seen(p)
+				}
 			case <-ctx.Done():
 				return
 			}
@@ -199,6 +210,10 @@ func (k *smallCluster) Move(_ context.Context, job string, to control.Phase) err
 }
 
 func (k *smallCluster) Nodes() []api.NodeStatus {
+	if k.leaderless != nil {
+		close(k.leaderless)
+		return []api.NodeStatus{{Name: "a", Role: control.Both, State: "alive"}, {Name: "b", Role: control.Both, State: "suspect"}, {Name: "w", Role: control.Works}}
+	}
 	return []api.NodeStatus{{Name: "a", Role: control.Both, State: "alive", Leader: true, Voter: true, Workers: 2, Address: "h:1", API: "h:2", Heard: time.UnixMilli(0).Add(time.Hour), Version: "v"},
 		{Name: "b\n", Role: control.Works, State: "gone"}}
 }
@@ -586,4 +601,31 @@ func FuzzVisible(f *testing.F) {
 			t.Errorf("%q prints as %q", s, out)
 		}
 	})
+}
+
+// A submission that no coordinator takes says what it waits for, and gives up.
+func TestSubmitWithoutCoordinator(t *testing.T) {
+	k := startCluster(t)
+	k.leaderless = make(chan struct{})
+	dir := folder(t, map[string]string{"s.yaml": "model: probe\nend: 1 s\n"})
+	r := simnode(t.Context(), "submit", filepath.Join(dir, "s.yaml"))
+	want := "simnode: waiting for a coordinator: of the nodes that may coordinate, there are a; missing are b (suspect)\nsimnode: no coordinator has taken this\n"
+	if r.code != Unreachable || r.stderr != want {
+		t.Errorf("exit %d: %s", r.code, r.stderr)
+	}
+}
+
+// While a job runs, people are told of a node that is not heard.
+func TestWatchTellsOfSilence(t *testing.T) {
+	k := startCluster(t)
+	k.put(control.Job{ID: "job-1", Name: "x", Phase: control.Running, Reason: "nothing heard from c for 5 s"}, api.Progress{})
+	k.seen = func(p api.Progress) {
+		if p.Phase == control.Running {
+			k.put(control.Job{ID: "job-1", Name: "x", Phase: control.Failed, Reason: "over"}, api.Progress{})
+		}
+	}
+	r := simnode(t.Context(), "watch", "job-1")
+	if r.code != Failed || !strings.HasPrefix(r.stderr, "nothing heard from c for 5 s\n") {
+		t.Errorf("exit %d: %s", r.code, r.stderr)
+	}
 }

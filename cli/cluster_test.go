@@ -317,7 +317,8 @@ func TestNodeServesCommands(t *testing.T) {
 }
 
 func TestNodeRefuses(t *testing.T) {
-	dir := folder(t, map[string]string{"node.yaml": "role: worker\nrole: both\n", "bad.yaml": "rôle: x\n"})
+	dir := folder(t, map[string]string{"node.yaml": "role: worker\nrole: both\n", "bad.yaml": "rôle: x\n",
+		"all.yaml": "nmae: x\njoin: {a: b}\nrole: boss\nxyz: 1\n", "tokens": "word\n"})
 	for args, want := range map[string]string{
 		"--role boss":       `--role: "boss": use one of both, coordinator, worker`,
 		"--bind 0.0.0.0:1":  "or say --insecure",
@@ -330,12 +331,19 @@ func TestNodeRefuses(t *testing.T) {
 		"--bind x":      "expected HOST:PORT",
 		"--workers 0":   "from 1 to 1024",
 		"--name -x":     "is no name",
-		"--tokens none": "does not exist",
-		"argument":      "takes no arguments",
+		"--tokens none": "--tokens: none does not exist",
+		"--tokens " + filepath.Join(dir, "tokens"): "--tokens: " + filepath.Join(dir, "tokens") + ": line 1: 1 words",
+		"--workers 0 --config " + filepath.Join(dir, "all.yaml"): "all.yaml:1: unknown key \"nmae\": did you mean \"name\"?\n" +
+			"DIR/all.yaml:2: join: expected a single value or a list of such\nDIR/all.yaml:4: unknown key \"xyz\": there are name, ",
+		"argument": "takes no arguments",
 	} {
 		r := simnode(t.Context(), append([]string{"node", "--data", filepath.Join(dir, "data")}, strings.Fields(args)...)...)
+		want = strings.ReplaceAll(want, "DIR", dir)
 		if r.code != BadUsage || !strings.Contains(r.stderr, want) {
 			t.Errorf("%s: exit %d: %s", args, r.code, r.stderr)
+		}
+		if all := []string{"all.yaml:3: \"boss\"", "--workers: \"0\""}; strings.Contains(args, "all.yaml") && !(strings.Contains(r.stderr, all[0]) && strings.Contains(r.stderr, all[1])) {
+			t.Errorf("%s: not all of %q in %s", args, all, r.stderr)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data")); !os.IsNotExist(err) {

@@ -182,12 +182,9 @@ func (e *env) nodeConfig(flags *pflag.FlagSet, f *nodeFlags) (server.Config, err
 			return server.Config{}, fmt.Errorf("--config: %w", err)
 		}
 	}
-	settings, err := server.Gather(given, os.LookupEnv, file, data)
-	if err != nil {
-		return server.Config{}, err
-	}
+	settings, wrong := server.Gather(given, os.LookupEnv, file, data)
 	config, format, err := settings.Config()
-	if err != nil {
+	if err := errors.Join(wrong, err); err != nil {
 		return server.Config{}, err
 	}
 	config.Models, config.Version = e.models, e.version()

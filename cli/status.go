@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -95,8 +96,15 @@ func newStatusJSON(k api.ClusterStatus, jobs []api.JobStatus) statusJSON {
 }
 
 func newProgressJSON(p api.Progress) progressJSON {
-	return progressJSON{p.Phase, p.Now.Seconds(), p.End.Seconds(), p.Events, p.Rate, p.Wall.Seconds(), p.Reason}
+	now, end := p.Now.Seconds(), p.End.Seconds()
+	if max(now, end) >= 1 {
+		now, end = toMillis(now), toMillis(end) // A run of less keeps what there is.
+	}
+	return progressJSON{p.Phase, now, end, p.Events, math.Round(p.Rate), toMillis(p.Wall.Seconds()), p.Reason}
 }
+
+// toMillis rounds seconds to milliseconds.
+func toMillis(s float64) float64 { return math.Round(s*1000) / 1000 }
 
 // stamp is a wall time in text, empty if it is not known.
 func stamp(t time.Time) string {
@@ -122,7 +130,9 @@ func (e *env) listJobs(k api.ClusterStatus, jobs []api.JobStatus) error {
 	for _, j := range jobs {
 		done, events, reason := "", "", j.Reason
 		if p := j.Progress; p != nil {
-			done, events = percent(*p), summary.Group(p.Events)
+			if done = percent(*p); p.Events > 0 {
+				events = summary.Group(p.Events)
+			}
 			if reason == "" {
 				reason = p.Reason
 			}
@@ -140,6 +150,23 @@ func percent(p api.Progress) string {
 	return strconv.Itoa(int(100*float64(p.Now)/float64(p.End))) + " %"
 }
 
+// reached tells how far a job is, as far as that is known.
+func reached(p api.Progress) (facts [][2]string) {
+	switch {
+	case p.End > 0:
+		facts = append(facts, [2]string{"time", fmt.Sprintf("%v of %v", roundTo(p.Now, p.End), p.End)}, [2]string{"done", percent(p)})
+	case p.Now > 0:
+		facts = append(facts, [2]string{"time", p.Now.String()})
+	}
+	if p.Events > 0 {
+		facts = append(facts, [2]string{"events", summary.Group(p.Events)}, [2]string{"rate", short(p.Rate) + " events/s"})
+	}
+	if p.Wall > 0 {
+		facts = append(facts, [2]string{"wall", p.Wall.Round(time.Millisecond).String()})
+	}
+	return facts
+}
+
 func (e *env) describeJob(j api.JobStatus) error {
 	facts := [][2]string{{"job", j.ID}, {"name", j.Name}, {"phase", string(j.Phase)}, {"submitted", stamp(j.Submitted)},
 		{"nodes", strings.Join(j.Members, ", ")}, {"recorder", j.Recorder}}
@@ -148,8 +175,7 @@ func (e *env) describeJob(j api.JobStatus) error {
 	}
 	reason := j.Reason
 	if p := j.Progress; p != nil {
-		facts = append(facts, [2]string{"time", fmt.Sprintf("%v of %v", roundTo(p.Now, p.End), p.End)}, [2]string{"done", percent(*p)},
-			[2]string{"events", summary.Group(p.Events)}, [2]string{"rate", short(p.Rate) + " events/s"}, [2]string{"wall", p.Wall.Round(time.Millisecond).String()})
+		facts = append(facts, reached(*p)...)
 		if reason == "" {
 			reason = p.Reason
 		}

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -75,7 +77,9 @@ func (e *env) submit(ctx context.Context, c *api.Client, f *submitFlags, format 
 	if name == "" {
 		name = scenarioName(f.file)
 	}
+	stop := e.explainWait(ctx, c)
 	job, err := c.Submit(ctx, api.Submission{Name: name, Bundle: bundle.Data, Spec: f.spec()})
+	stop()
 	if err != nil {
 		return err
 	}
@@ -93,6 +97,60 @@ func (e *env) submit(ctx context.Context, c *api.Client, f *submitFlags, format 
 	}
 	_, err = fmt.Fprintln(e.stdout, visible(job))
 	return err
+}
+
+// Times of explainWait.
+const (
+	quietFor   = time.Second
+	explainFor = 2 * time.Second
+)
+
+// explainWait says what a request that takes long waits for, if it is a coordinator. The function that it returns
+// ends it.
+func (e *env) explainWait(ctx context.Context, c *api.Client) (stop func()) {
+	over, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-over.Done():
+			return
+		case <-time.After(quietFor):
+		}
+		ctx, cancel := context.WithTimeout(ctx, explainFor)
+		defer cancel()
+		nodes, err := c.Nodes(ctx)
+		if err != nil || slices.ContainsFunc(nodes, func(n api.NodeStatus) bool { return n.Leader }) {
+			return
+		}
+		fmt.Fprintf(e.stderr, "%s: waiting for a coordinator: %s\n", e.program, whoIsThere(nodes))
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// whoIsThere tells which nodes that may coordinate are there and which are not.
+func whoIsThere(nodes []api.NodeStatus) string {
+	var there, missing []string
+	for _, n := range nodes {
+		switch {
+		case n.Role == control.Works:
+		case n.State == "alive":
+			there = append(there, visible(n.Name))
+		default:
+			missing = append(missing, visible(n.Name)+" ("+visible(n.State)+")")
+		}
+	}
+	text := "of the nodes that may coordinate, there are " + strings.Join(there, ", ")
+	if len(there) == 0 {
+		text = "no node that may coordinate is there"
+	}
+	if len(missing) > 0 {
+		text += "; missing are " + strings.Join(missing, ", ")
+	}
+	return text
 }
 
 func (f *submitFlags) spec() control.Spec {

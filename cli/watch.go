@@ -75,6 +75,8 @@ func follow(ctx context.Context, c *api.Client, job string, p *progress, quiet, 
 		case quiet:
 		case !alone && changed && !now.Phase.Ended() && now.Phase != control.Running:
 			p.say(phaseText(job, now))
+		case changed && now.Phase == control.Running && now.Reason != "":
+			p.say(visible(now.Reason))
 		case now.Phase == control.Running && now.End > 0 && now.Wall > 0:
 			p.showAfter(node.Progress{Now: now.Now, End: now.End, Events: now.Events}, now.Wall)
 		}

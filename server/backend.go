@@ -114,9 +114,11 @@ func (b backend) upload(ctx context.Context, hash string, data []byte) error {
 // is answered finds what was asked for.
 func (b backend) order(ctx context.Context, cmd control.Command) (control.Answered, error) {
 	cmd.Key, cmd.At = rand.Text(), time.Now().UnixMilli()
+	ctx, cancel := context.WithTimeout(ctx, b.config.OrderFor)
+	defer cancel()
 	answer, err := b.apply(ctx, cmd)
 	if err != nil {
-		return answer, api.Errorf(api.Unavailable, "the cluster has no coordinator that takes this now: %v; try again", err)
+		return answer, api.Errorf(api.Unavailable, "no coordinator has taken this within %v: %v; simnode nodes tells who is there", b.config.OrderFor, err)
 	}
 	if answer.Error != "" {
 		return answer, api.Errorf(api.Conflict, "%s", answer.Error)
@@ -181,15 +183,20 @@ func (b backend) job(id string) *control.Job {
 }
 
 // shown is a job as people see it: one whose model could not make its results has failed, though it ran to
-// its end.
+// its end; one that a user stopped says so.
 func shown(job *control.Job) *control.Job {
 	r, err := decodeResult(job)
-	if err != nil || r == nil || r.Failure == "" {
+	if err != nil || r == nil {
 		return job
 	}
-	failed := *job
-	failed.Phase, failed.Reason = control.Failed, r.Failure
-	return &failed
+	seen := *job
+	switch {
+	case r.Failure != "":
+		seen.Phase, seen.Reason = control.Failed, r.Failure
+	case r.Interrupted && job.Reason == "":
+		seen.Reason = stopText(r.Reached)
+	}
+	return &seen
 }
 
 // Progress implements api.Backend.
@@ -218,11 +225,16 @@ func (b backend) far(ctx context.Context, job *control.Job) api.Progress {
 	if began := b.machine.beganAt(job.ID); began > 0 {
 		p.Wall = max(time.Since(time.UnixMilli(began)), 0)
 	}
-	if now := b.asked.progress(ctx, job.ID); now != nil {
-		p.Now, p.End, p.Events, p.Rate, p.Reason = now.Now, now.End, now.Events, now.Rate, now.Waits
-	} else if job.Epoch == 0 {
+	if job.Epoch == 0 {
 		p.Reason = b.waits(job)
+		return p
 	}
+	now, why := b.asked.progress(ctx, job.ID)
+	if now == nil {
+		now = &progress{Waits: why}
+	}
+	b.asked.last.fill(job.ID, job.Epoch, now)
+	p.Now, p.End, p.Events, p.Rate, p.Reason = now.Now, now.End, now.Events, now.Rate, now.Waits
 	return p
 }
 
@@ -409,7 +421,7 @@ func (b backend) Results(ctx context.Context, id string) (api.Results, error) {
 	if err != nil {
 		return api.Results{}, err
 	}
-	if r == nil {
+	if r == nil || r.Recorder == "" {
 		reason := job.Reason
 		if reason == "" {
 			reason = string(job.Phase)
@@ -450,7 +462,7 @@ func (b backend) OpenFile(ctx context.Context, id, name string) (io.ReadCloser, 
 		return nil, api.Errorf(api.NotFound, "there is no job %q", id)
 	}
 	r, err := decodeResult(job)
-	if err != nil || r == nil {
+	if err != nil || r == nil || r.Recorder == "" {
 		return nil, errors.Join(err, api.Errorf(api.NotFound, "%s has no files", id))
 	}
 	if r.Recorder == b.config.Name {
@@ -539,42 +551,30 @@ type far struct {
 	*Node
 	samples sampler
 	cache   cache
+	last    lastKnown
 }
 
-// progress returns how far a job is that has not ended, nil where nobody knows.
-func (f *far) progress(ctx context.Context, job string) *progress {
+// progress returns how far a job is that has not ended; nil and why where nobody knows.
+func (f *far) progress(ctx context.Context, job string) (p *progress, why string) {
 	leader, _ := f.cluster.Leader()
-	if leader == f.config.Name {
-		return f.own(job)
+	switch leader {
+	case f.config.Name:
+		return f.own(job), ""
+	case "":
+		return nil, "the cluster has no coordinator"
 	}
-	if leader == "" {
-		return nil
-	}
-	return f.cache.get(job, func() *progress {
+	p = f.cache.get(job, func() *progress {
 		a, err := f.peers.ask(ctx, leader, question{Ask: askProgress, Job: job})
-		if err != nil {
-			return nil
+		switch {
+		case err != nil:
+			return &progress{Waits: "coordinator " + leader + " does not answer"}
+		case a.Progress == nil:
+			return &progress{}
 		}
 		return a.Progress
 	})
-}
-
-// own returns how far a job is by the coordinator of this node.
-func (f *far) own(job string) *progress {
-	s := f.loop.shown.Load()
-	c := &s.coord
-	if !c.Leading || c.Job != job {
-		return nil
-	}
-	p := &progress{Waits: c.Awaited}
-	for _, m := range c.Members {
-		p.Events += m.Events
-	}
-	if c.Running {
-		p.Now, p.End, p.Waits = min(c.Floor, c.End), c.End, ""
-	}
-	p.Rate = f.samples.rate(job, p.Events, s.at)
-	return p
+	known := *p // The cache keeps its own.
+	return &known, ""
 }
 
 // planned is the end of a program, 0 if it has none.

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/simnode/simnode/api"
 	"github.com/simnode/simnode/cluster"
@@ -57,6 +58,8 @@ type Config struct {
 	Control control.Config
 	// Timing of the cluster; the zero value is that of one machine or of a local network, by Bind.
 	Timing cluster.Timing
+	// OrderFor is how long a request that changes something waits for a coordinator that takes it; default 30 s.
+	OrderFor time.Duration
 	// Failed is called when the log can be written no more; see cluster.Config.
 	Failed func(error)
 	// Version of the program, for people.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -99,6 +100,7 @@ func (n *Node) begin(ctx context.Context) error {
 		room:  func(ctx context.Context, to string) error { return n.loop.room(ctx, to) },
 		full:  func() bool { return n.loop.full() },
 	}}
+	c.OrderFor = cmp.Or(c.OrderFor, 30*time.Second)
 	if c.Control.ExpectedNodes == 0 {
 		c.Control.ExpectedNodes = c.JobNodes
 	}
@@ -109,12 +111,16 @@ func (n *Node) begin(ctx context.Context) error {
 
 	door, err := net.Listen("tcp", c.API)
 	if err != nil {
-		return fmt.Errorf("the API cannot listen: %w; choose another address with --api", err)
+		return fmt.Errorf("the API cannot listen: %w; choose another address with --api (%s)", err, settingHint("api"))
 	}
 	n.apiAt = door.Addr()
 	late := &lateLinks{ready: make(chan struct{}), done: n.ctx.Done()}
 	n.loop.links, n.peers.links = late, late
 	if n.cluster, err = cluster.Start(ctx, n.clusterConfig(boot)); err != nil {
+		var listen *net.OpError
+		if errors.As(err, &listen) && listen.Op == "listen" {
+			err = fmt.Errorf("other nodes cannot be heard: %w; choose another address with --bind (%s)", err, settingHint("bind"))
+		}
 		return errors.Join(err, door.Close())
 	}
 	late.links = n.cluster
@@ -131,6 +137,12 @@ func (n *Node) begin(ctx context.Context) error {
 	})
 	n.log.Info("node started", "node", c.Name, "cluster", c.Cluster, "role", c.Role, "address", n.Address(), "api", n.API(), "version", c.Version)
 	return nil
+}
+
+// settingHint names the other ways to give a setting.
+func settingHint(name string) string {
+	s := Setting{Name: name}
+	return fmt.Sprintf("%s, or %s in the file of --config", s.Env(), s.Key())
 }
 
 // lateLinks are links that are there once ready is closed.
@@ -267,6 +279,9 @@ func (n *Node) propose() {
 			return
 		}
 		cmd.At = time.Now().UnixMilli()
+		if cmd.End != nil {
+			cmd.End = n.keepReached(cmd.End)
+		}
 		ctx, cancel := context.WithTimeout(n.ctx, proposeFor)
 		answer, err := n.apply(ctx, cmd)
 		cancel()

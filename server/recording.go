@@ -336,7 +336,7 @@ func (r *recording) keep(s *summary.Summary, failure error) ([]byte, error) {
 		res.Failure = failure.Error()
 	}
 	if s != nil {
-		res.Events = s.Events
+		res.Events, res.Interrupted = s.Events, s.Interrupted
 		text, err := s.JSON()
 		if err != nil {
 			return nil, err

@@ -113,17 +113,23 @@ func file(t testing.TB, text string) string {
 // submit hands a scenario in, when the cluster takes it.
 func submit(t testing.TB, c *api.Client, path string, spec control.Spec) string {
 	t.Helper()
-	bundle, err := scenario.Pack(path, scenario.Options{Models: append(models.All(), probe())})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	job, err := c.Submit(ctx, api.Submission{Name: "s.yaml", Bundle: bundle.Data, Spec: spec})
+	job, err := c.Submit(ctx, api.Submission{Name: "s.yaml", Bundle: packed(t, path), Spec: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return job
+}
+
+// packed is the bundle of a scenario.
+func packed(t testing.TB, path string) []byte {
+	t.Helper()
+	bundle, err := scenario.Pack(path, scenario.Options{Models: append(models.All(), probe())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bundle.Data
 }
 
 // wait follows a job to its end.
@@ -437,7 +443,7 @@ func TestPauseResumeStop(t *testing.T) {
 	if err := c.Move(t.Context(), first, control.Stopping); err != nil {
 		t.Fatal(err)
 	}
-	if p := wait(t, c, first); p.Phase != control.Done {
+	if p := wait(t, c, first); p.Phase != control.Done || !strings.HasPrefix(p.Reason, "stopped by a user at ") {
 		t.Fatalf("%+v", p)
 	}
 	o := fetch(t, c, first)
@@ -481,6 +487,16 @@ func TestFault1LostMemberIsNamed(t *testing.T) {
 	}
 	if p := wait(t, c, job); p.Phase != control.Failed || !strings.Contains(p.Reason, "node b") || !strings.Contains(p.Reason, "heard") {
 		t.Errorf("%+v", p)
+	}
+	// How far it was is known on every node that is left, and there are no results.
+	for _, n := range []*Node{nodes[0], nodes[2]} {
+		_, jobs, err := client(t, n).Status(t.Context(), job)
+		if err != nil || len(jobs) != 1 || jobs[0].Progress == nil || jobs[0].Progress.Now < sim.Time(sim.Second) || jobs[0].Progress.End == 0 || jobs[0].Progress.Events == 0 {
+			t.Errorf("%+v: %v", jobs, err)
+		}
+		if _, err := client(t, n).Results(t.Context(), job); err == nil || !strings.Contains(err.Error(), "node b") {
+			t.Errorf("results of a job that was lost: %v", err)
+		}
 	}
 	// The cluster goes on without it.
 	job = submit(t, c, file(t, "model: probe\n"), control.Spec{Nodes: 2})
@@ -697,6 +713,38 @@ func TestStoreOpensWhatIsListed(t *testing.T) {
 	for _, id := range []string{"..", "", "job-", "job-x", "job-1/..", "job-01", "job-18446744073709551616"} {
 		if _, err := s.load(id); err == nil {
 			t.Errorf("job %q was looked for", id)
+		}
+	}
+}
+
+// What no coordinator takes is given up, with the reason.
+func TestOrderWithoutCoordinator(t *testing.T) {
+	n := testNode(t, "a", func(c *Config) { c.Expected, c.OrderFor = 3, 300*time.Millisecond })
+	c := client(t, n)
+	_, err := c.Submit(t.Context(), api.Submission{Bundle: packed(t, file(t, "model: probe\n"))})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Kind != api.Unavailable || !strings.Contains(e.Text, "no coordinator has taken this within 300ms") || !strings.Contains(e.Text, "no leader") {
+		t.Error(err)
+	}
+	// What it knows it tells, and that it may be old.
+	k, _, err := c.Status(t.Context(), "")
+	if err != nil || !strings.Contains(k.Old, "no leader") {
+		t.Errorf("%+v: %v", k, err)
+	}
+}
+
+// A port that is taken is told with the ways to choose another.
+func TestPortsInUse(t *testing.T) {
+	n := testNode(t, "a", nil)
+	for want, change := range map[string]func(*Config){
+		"--bind (SIMNODE_BIND, or bind in": func(c *Config) { c.Bind = n.Address() },
+		"--api (SIMNODE_API, or api in":    func(c *Config) { c.API = n.API() },
+	} {
+		c := n.config
+		c.Dir, c.API, c.Bind = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
+		change(&c)
+		if _, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), want) {
+			t.Error(err)
 		}
 	}
 }

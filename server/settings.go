@@ -70,14 +70,12 @@ type Settings struct {
 }
 
 // Gather puts together what flags, environment and file say. Flags are by name of the setting. file names
-// the file in errors, data is what it holds; both are empty where there is none.
+// the file in errors, data is what it holds; both are empty where there is none. With an error the settings are
+// what could be read.
 func Gather(flags map[string]string, env func(string) (string, bool), file string, data []byte) (Settings, error) {
 	s := Settings{values: map[string]given{}}
 	lines, err := parseFile(file, data)
-	if err != nil {
-		return s, err
-	}
-	for _, setting := range SettingsOfNode() {
+	for _, setting := range SettingsOfNode() { // also if lines are wrong: what is wrong with the others is told with them
 		if v, ok := lines[setting.Key()]; ok {
 			s.values[setting.Name] = v
 		}
@@ -91,7 +89,7 @@ func Gather(flags map[string]string, env func(string) (string, bool), file strin
 	if v, ok := env(EnvGossipKey); ok && v != "" {
 		s.gossipKey = given{v, EnvGossipKey}
 	}
-	return s, nil
+	return s, err
 }
 
 // fault is a value that will not do.
@@ -105,11 +103,10 @@ func unknownKey(at, key string) error {
 	for _, s := range SettingsOfNode() {
 		keys = append(keys, s.Key())
 	}
-	hint := ""
 	if near := scenario.Nearest(key, keys); near != "" {
-		hint = fmt.Sprintf("did you mean %q? ", near)
+		return fmt.Errorf("%s: unknown key %q: did you mean %q?", at, key, near)
 	}
-	return fmt.Errorf("%s: unknown key %q: %sthere are %s", at, key, hint, strings.Join(keys, ", "))
+	return fmt.Errorf("%s: unknown key %q: there are %s", at, key, strings.Join(keys, ", "))
 }
 
 func isKey(key string) bool {

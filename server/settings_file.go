@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -35,12 +36,11 @@ func parseFile(file string, data []byte) (values map[string]given, err error) {
 		return nil, fmt.Errorf("%s: this is no YAML: %s", file, strings.SplitN(err.Error(), "\n", 2)[0])
 	}
 	values = map[string]given{}
+	var errs []error
 	for _, d := range doc.Docs {
-		if err := parseBody(file, d.Body, values); err != nil {
-			return nil, err
-		}
+		errs = append(errs, parseBody(file, d.Body, values))
 	}
-	return values, nil
+	return values, errors.Join(errs...)
 }
 
 func parseBody(file string, body ast.Node, values map[string]given) error {
@@ -48,12 +48,11 @@ func parseBody(file string, body ast.Node, values map[string]given) error {
 	case nil, *ast.CommentGroupNode, *ast.NullNode:
 		return nil
 	case *ast.MappingNode:
+		var errs []error
 		for _, v := range b.Values {
-			if err := parseEntry(file, v, values); err != nil {
-				return err
-			}
+			errs = append(errs, parseEntry(file, v, values))
 		}
-		return nil
+		return errors.Join(errs...)
 	case *ast.MappingValueNode:
 		return parseEntry(file, b, values)
 	}

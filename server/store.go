@@ -24,7 +24,8 @@ type store struct{ dir string }
 
 // result is what is kept of a job that has ended, and what the log holds of it.
 type result struct {
-	// Recorder is the node that has the files.
+	// Recorder is the node that has the files; empty for a job that has left none, of which only is known how far
+	// it was.
 	Recorder string `json:"recorder"`
 	// Summary is the document of package summary; left out of the log where it is large, and empty for a
 	// run that failed.
@@ -36,6 +37,8 @@ type result struct {
 	Reached sim.Time `json:"reached"`
 	End     sim.Time `json:"end"`
 	Events  uint64   `json:"events"`
+	// Interrupted says that a user ended the run early.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Wall is how long the events took.
 	Wall time.Duration `json:"wall"`
 }
