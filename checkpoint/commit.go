@@ -226,13 +226,8 @@ func (s *Store) prune(r retention) error {
 			return err
 		}
 	}
-	for _, n := range gone {
-		if err := s.remove(n+1, manifestKey(n)); err != nil {
-			return err
-		}
-	}
 	s.forgetParts()
-	if err := s.clearLitter(); err != nil {
+	if err := s.clearLitter(gone); err != nil {
 		return err
 	}
 	if err := s.compact(compactFloor * s.memtable); err != nil {
@@ -316,38 +311,33 @@ func (i increment) compare(j increment) int {
 	return i.part - j.part
 }
 
-// clearLitter removes what is left of parts that were given up, pruned, or not finished before a crash.
-func (s *Store) clearLitter() error {
+// clearLitter removes what is left of manifests that are gone, and of parts that were given up, pruned, or not finished
+// before a crash. The record of a part comes before its chunks, so that it is never found without them.
+func (s *Store) clearLitter(manifests []uint64) error {
+	var prefixes [][]byte
+	for _, n := range manifests {
+		prefixes = append(prefixes, manifestKey(n))
+	}
 	s.mu.Lock()
+	newest := s.head.newest()
 	litter := slices.SortedFunc(maps.Keys(s.litter), increment.compare)
 	s.mu.Unlock()
 	for _, i := range litter {
-		if err := s.removePart(i); err != nil {
-			return err
+		prefixes = append(prefixes, i.key(keyPart), i.key(keyChunk))
+		if i.number <= newest {
+			prefixes = append(prefixes, i.key(keyUsed))
 		}
 	}
-	return nil
-}
-
-// removePart removes what is stored of an increment; its record first, so that it is never found without its chunks.
-func (s *Store) removePart(i increment) error {
-	kinds := []byte{keyPart, keyChunk}
-	s.mu.Lock()
-	old := i.number <= s.head.newest()
-	s.mu.Unlock()
-	if old {
-		kinds = append(kinds, keyUsed)
-	}
-	for _, kind := range kinds {
-		if err := s.remove(i.number+1, i.key(kind)); err != nil {
-			return err
-		}
+	if err := s.remove(prefixes...); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.litter, i)
-	if old {
-		delete(s.used, i)
+	for _, i := range litter {
+		delete(s.litter, i)
+		if i.number <= newest {
+			delete(s.used, i)
+		}
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func (s *Store) compact(floor int64) error {
 
 // sumTables adds the tables that are new to the sums, and takes out those that are gone.
 func (s *Store) sumTables() error {
-	u := sums{}
+	u := sums{Memory: s.sums.Memory}
 	known := len(s.sums.Files)
 	for _, t := range s.db.Tables() {
 		name := fmt.Sprintf("%06d.sst", t.ID)

@@ -72,6 +72,8 @@ func (s *Store) loadManifests() error {
 		found[n] = hex.EncodeToString(sum[:])
 		if n > newest || slices.ContainsFunc(s.head.Commits, func(c commit) bool { return c.Number == n }) {
 			s.manifests = append(s.manifests, m)
+		} else {
+			s.dropped = append(s.dropped, n)
 		}
 		s.usedNumber(n)
 		return nil

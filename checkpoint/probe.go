@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
@@ -66,7 +67,10 @@ func repair(r probeRequest) error {
 	if err := s.readHead(); err != nil {
 		return err
 	}
-	db, err := openDatabase(r.Dir, orDefault(r.Memory, defaultMemory), false, s.log)
+	if err := removeEmpty(r.Dir); err != nil {
+		return err
+	}
+	db, err := openDatabase(r.Dir, max(orDefault(r.Memory, defaultMemory), s.sums.Memory), false, s.log)
 	if err != nil {
 		return damaged(r.Dir, dbName, "%v", err)
 	}
@@ -74,10 +78,37 @@ func repair(r probeRequest) error {
 	if err = s.load(); err == nil {
 		err = s.Verify(nil)
 	}
+	if err == nil {
+		err = s.writeHead() // with a checkpoint whose commit a crash cut short
+	}
 	if err != nil {
 		return err // the process ends: the database is left as it is
 	}
 	return s.shut(nil)
+}
+
+// removeEmpty removes logs of no length, which the database does not open: a crash came between making one and its
+// first byte.
+func removeEmpty(dir string) error {
+	names, err := dbFiles(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if ext := filepath.Ext(name); ext != ".mem" && ext != ".vlog" {
+			continue
+		}
+		path := filepath.Join(dir, dbName, name)
+		if info, err := os.Stat(path); err != nil {
+			return err
+		} else if info.Size() > 0 {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Probe puts a folder that was not closed in order, in a process of its own: the program is started again, and its

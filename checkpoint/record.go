@@ -99,22 +99,25 @@ func rescue(err *error, dir string) {
 	}
 }
 
-// remove deletes all keys with a prefix.
-func (s *Store) remove(version uint64, prefix []byte) error {
-	keys, err := s.keys(prefix)
-	if err != nil || len(keys) == 0 {
-		return err
+// remove deletes all keys with one of the prefixes, in their order, durably.
+func (s *Store) remove(prefixes ...[]byte) error {
+	if len(prefixes) == 0 {
+		return nil
 	}
-	batch := s.db.NewWriteBatchAt(version)
+	batch := s.db.NewWriteBatchAt(s.Next()) // above the version of any key
 	defer batch.Cancel()
-	for i, k := range keys {
-		if i%4096 == 0 {
-			if err := s.room(s.reserve / 4); err != nil {
-				return err
-			}
+	for _, prefix := range prefixes {
+		if err := s.room(s.reserve / 4); err != nil {
+			return err
 		}
-		if err := batch.Delete(k); err != nil {
-			return s.fail(err)
+		keys, err := s.keys(prefix)
+		if err != nil {
+			return err
+		}
+		for _, k := range keys {
+			if err := batch.Delete(k); err != nil {
+				return s.fail(err)
+			}
 		}
 	}
 	return s.fail(batch.Flush())

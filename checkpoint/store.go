@@ -68,6 +68,8 @@ type Store struct {
 	sums   sums
 	// manifests are the committed checkpoints that are kept, ascending.
 	manifests []*stored
+	// dropped are the numbers of manifests that a crash kept from being removed.
+	dropped []uint64
 	// parts are the finished parts that are here, committed or not.
 	parts map[increment]*Part
 	// used are the increments given to a writer whose number is not below the newest committed one; open are those
@@ -153,7 +155,7 @@ func newStore(o Options) (*Store, error) {
 
 // forget empties what was read from the database.
 func (s *Store) forget() {
-	s.manifests = nil
+	s.manifests, s.dropped = nil, nil
 	s.parts = make(map[increment]*Part)
 	s.used = make(map[increment]bool)
 	s.open = make(map[increment]*Writer)
@@ -198,9 +200,6 @@ func (s *Store) begin(o Options) error {
 	if err := s.readHead(); err != nil {
 		return err
 	}
-	if newest := s.head.newest(); newest < o.AtLeast {
-		return &StaleError{Dir: s.dir, Newest: newest, AtLeast: o.AtLeast}
-	}
 	if err := s.sums.verify(s.dir); err != nil {
 		return err
 	}
@@ -208,6 +207,10 @@ func (s *Store) begin(o Options) error {
 		if err := s.putInOrder(o.Memory); err != nil {
 			return err
 		}
+	}
+	// The head of a folder in order is exact.
+	if newest := s.head.newest(); newest < o.AtLeast {
+		return &StaleError{Dir: s.dir, Newest: newest, AtLeast: o.AtLeast}
 	}
 	return s.start(o)
 }
@@ -293,7 +296,7 @@ func (s *Store) start(o Options) error {
 		if err := s.roomToOpen(); err != nil {
 			return err
 		}
-		s.sums.Clean = false
+		s.sums.Clean, s.sums.Memory = false, memory
 		s.sums.Files = slices.DeleteFunc(s.sums.Files, func(f fileSum) bool { return !isTable(f.Name) })
 		if err := s.disk.writeSealed(s.dir, sumsName, s.sums); err != nil {
 			return err
@@ -309,7 +312,7 @@ func (s *Store) start(o Options) error {
 	s.db = db
 	if err = s.load(); err == nil && !s.readOnly {
 		s.layBallast()
-		err = s.clearLitter()
+		err = s.clearLitter(s.dropped)
 	}
 	if err != nil {
 		_ = db.Close()

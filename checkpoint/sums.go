@@ -17,6 +17,8 @@ type sums struct {
 	// Clean says that the store was closed: these are all its files.
 	Clean bool      `json:"clean"`
 	Files []fileSum `json:"files"`
+	// Memory is the bound with which the database was opened: what its logs hold fits into that.
+	Memory int64 `json:"memory,omitempty"`
 }
 
 type fileSum struct {
