@@ -294,7 +294,7 @@ func (g *gossip) unjoined(what, addr string, err error) {
 	}
 	if !contacted {
 		g.mu.Lock()
-		g.unable = addr + ": " + reason.Error()
+		g.unable = reason.Error()
 		g.mu.Unlock()
 	}
 	same := strings.Map(func(r rune) rune {
