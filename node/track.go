@@ -93,7 +93,7 @@ func (t *tracker) flip(n uint64, used uint32) {
 	due := t.changed
 	if t.base == 0 {
 		due.addRange(0, used)
-		t.rolling = rolling{begun: n + 1, base: n}
+		t.rolling = rolling{base: n}
 	} else {
 		t.roll(due, n, used)
 	}
@@ -106,9 +106,12 @@ func (t *tracker) flip(n uint64, used uint32) {
 func (t *tracker) roll(due slotSet, n uint64, used uint32) {
 	share := max(used/rollingShare+1, uint32(rollingPart*float64(due.len())))
 	end := min(t.next+share, used)
+	if t.next == 0 {
+		t.begun = n
+	}
 	due.addRange(min(t.next, used), end)
 	if t.next = end; end == used {
-		t.base, t.begun, t.next = t.begun, n+1, 0
+		t.base, t.next = t.begun, 0
 	}
 }
 
