@@ -43,8 +43,12 @@ func (s *Store) Commit(m *Manifest) error {
 	defer done()
 	s.tidy.Lock()
 	defer s.tidy.Unlock()
-	if known, err := s.mayCommit(m); known || err != nil {
+	known, err := s.mayCommit(m)
+	if err != nil {
 		return err
+	}
+	if known {
+		return s.writeHead() // which may be what failed before
 	}
 	if err := s.commit(m); err != nil {
 		return err
@@ -311,8 +315,8 @@ func (i increment) compare(j increment) int {
 	return i.part - j.part
 }
 
-// clearLitter removes what is left of manifests that are gone, and of parts that were given up, pruned, or not finished
-// before a crash. The record of a part comes before its chunks, so that it is never found without them.
+// clearLitter removes the records of manifests that are gone, and of parts that were given up, pruned, or not finished
+// before a crash. Chunks without the record of their part are dead; they are removed by the next compaction.
 func (s *Store) clearLitter(manifests []uint64) error {
 	var prefixes [][]byte
 	for _, n := range manifests {
@@ -323,7 +327,7 @@ func (s *Store) clearLitter(manifests []uint64) error {
 	litter := slices.SortedFunc(maps.Keys(s.litter), increment.compare)
 	s.mu.Unlock()
 	for _, i := range litter {
-		prefixes = append(prefixes, i.key(keyPart), i.key(keyChunk))
+		prefixes = append(prefixes, i.key(keyPart))
 		if i.number <= newest {
 			prefixes = append(prefixes, i.key(keyUsed))
 		}
@@ -335,6 +339,7 @@ func (s *Store) clearLitter(manifests []uint64) error {
 	defer s.mu.Unlock()
 	for _, i := range litter {
 		delete(s.litter, i)
+		s.dead[i] = true
 		if i.number <= newest {
 			delete(s.used, i)
 		}

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -71,31 +72,62 @@ func (s *Store) tables() (bytes int64, count int) {
 	return bytes, len(all)
 }
 
-// compact rewrites the tables when what is dead in them is as much as what lives, and more than floor. Every byte
-// written is so rewritten about once, and the disk holds about twice what lives. The tables that it makes are there
-// beside the old ones for a while: without room for that it waits for better times.
+// compact removes dead chunks from the tables when they take as much as what lives, and more than floor. Tables that
+// hold nothing else are removed, others rewritten without them; so every byte is rewritten about once, and the disk
+// holds about twice what lives. The new tables are there beside the old ones for a while: without room for that it is
+// left for better times, and also while a part is being written, since the database refuses writes meanwhile.
 func (s *Store) compact(floor int64) error {
 	s.mu.Lock()
 	live := s.live()
+	dead := slices.SortedFunc(maps.Keys(s.dead), increment.compare)
 	s.mu.Unlock()
-	size, count := s.tables()
-	// What the last compaction could not remove it would not remove now.
-	if floor > 0 && (size-live < max(floor, live) || size-s.compacted < floor) {
+	if size, _ := s.tables(); len(dead) == 0 || floor > 0 && size-live < max(floor, live) {
 		return nil
 	}
-	if count == 0 {
+	if !s.gate.TryLock() {
 		return nil
 	}
-	if err := s.room(s.reserve/4 + min(live+s.memtable, size)); err != nil {
+	defer s.gate.Unlock()
+	if err := s.roomToCompact(live); err != nil {
 		return fmt.Errorf("compaction: %w", err)
 	}
-	if n := spareDescriptors(s.dir, count+spareFiles); n < count+spareFiles {
-		return fmt.Errorf("compaction: %w", &FullError{Dir: s.dir, What: "descriptors", Need: uint64(count + spareFiles), Free: uint64(n)})
+	prefixes := make([][]byte, len(dead))
+	for i, id := range dead {
+		prefixes[i] = id.key(keyChunk)
 	}
-	if err := s.db.Flatten(1); err != nil {
+	if err := s.db.DropPrefix(prefixes...); err != nil {
 		return s.fail(err)
 	}
-	s.compacted, _ = s.tables()
+	return s.buried(dead)
+}
+
+// roomToCompact checks that there is room for all that lives, and for what the database has in memory.
+func (s *Store) roomToCompact(live int64) error {
+	if err := s.room(s.reserve/4 + live + 3*s.memtable); err != nil {
+		return err
+	}
+	_, count := s.tables()
+	if n := spareDescriptors(s.dir, count+spareFiles); n < count+spareFiles {
+		return &FullError{Dir: s.dir, What: "descriptors", Need: uint64(count + spareFiles), Free: uint64(n)}
+	}
+	return nil
+}
+
+// buried takes increments from the dead if nothing is left of them: the database does not tell of all its failures.
+func (s *Store) buried(ids []increment) error {
+	for _, id := range ids {
+		left, err := s.keys(id.key(keyChunk), 1)
+		if err != nil {
+			return err
+		}
+		if len(left) > 0 {
+			s.log.Warn("the checkpoint database did not remove all that it was to", "dir", s.dir, "number", id.number)
+			continue
+		}
+		s.mu.Lock()
+		delete(s.dead, id)
+		s.mu.Unlock()
+	}
 	return nil
 }
 

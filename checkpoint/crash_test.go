@@ -21,6 +21,8 @@ type childRequest struct {
 	// KillAtSync ends the child at that call of Disk.Sync, before or after it; 0 does not.
 	KillAtSync int
 	After      bool
+	// Task is what it does instead, to the end.
+	Task string
 }
 
 const crashRegions = 5
@@ -30,6 +32,14 @@ func child() {
 	var r childRequest
 	if err := json.Unmarshal([]byte(os.Getenv(childVariable)), &r); err != nil {
 		fmt.Println("error", err)
+		return
+	}
+	if task := tasks[r.Task]; task != nil {
+		if err := task(r.Dir); err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		fmt.Println("done")
 		return
 	}
 	o := small(r.Dir)
@@ -113,7 +123,7 @@ func TestFault3And4KillAtEachStep(t *testing.T) {
 			t.Fatalf("kill %d: next is %d, committed %d", kill, s.Next(), committed)
 		}
 		if n := len(s.litter); n != 0 {
-			t.Fatalf("kill %d: %d unfinished parts are left", kill, n)
+			t.Fatalf("kill %d: records of %d unfinished parts are left", kill, n)
 		}
 		mustClose(t, s)
 	}

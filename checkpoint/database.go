@@ -53,10 +53,10 @@ func openDatabase(dir string, memory int64, readOnly bool, log *slog.Logger) (db
 	o.ValueLogFileSize = 1 << 20
 	o.ChecksumVerificationMode = options.OnTableAndBlockRead
 	o.BypassLockGuard = true // the folder has a lock of its own
-	// No compaction in the background: compact runs it where space can be checked. Nothing else empties level 0,
-	// so that writing must never wait for it.
+	// No compaction in the background: compact runs it where space can be checked, from level 0 into the only other.
+	// Nothing else empties level 0, so that writing must never wait for it.
+	o.MaxLevels = 2
 	o.NumCompactors = 0
-	o.NumLevelZeroTables = 1
 	o.NumLevelZeroTablesStall = math.MaxInt32
 	db, err = badger.OpenManaged(o)
 	if err != nil {

@@ -110,7 +110,7 @@ func (s *Store) remove(prefixes ...[]byte) error {
 		if err := s.room(s.reserve / 4); err != nil {
 			return err
 		}
-		keys, err := s.keys(prefix)
+		keys, err := s.keys(prefix, math.MaxInt)
 		if err != nil {
 			return err
 		}
@@ -123,13 +123,14 @@ func (s *Store) remove(prefixes ...[]byte) error {
 	return s.fail(batch.Flush())
 }
 
-func (s *Store) keys(prefix []byte) (keys [][]byte, err error) {
+// keys returns the keys with a prefix, at most a number of them.
+func (s *Store) keys(prefix []byte, most int) (keys [][]byte, err error) {
 	defer rescue(&err, s.dir)
 	txn := s.db.NewTransactionAt(math.MaxUint64, false)
 	defer txn.Discard()
 	it := txn.NewIterator(keysOnly(prefix))
 	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
+	for it.Rewind(); it.Valid() && len(keys) < most; it.Next() {
 		keys = append(keys, it.Item().KeyCopy(nil))
 	}
 	return keys, nil

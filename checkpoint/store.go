@@ -57,6 +57,8 @@ type Store struct {
 	ballast  sync.Mutex
 	// tidy is held by what commits, prunes and compacts, one at a time.
 	tidy sync.Mutex
+	// gate is held for reading by each open writer: the database takes no writes while it compacts.
+	gate sync.RWMutex
 	// closing is held for reading by what uses the database.
 	closing sync.RWMutex
 
@@ -73,16 +75,15 @@ type Store struct {
 	// parts are the finished parts that are here, committed or not.
 	parts map[increment]*Part
 	// used are the increments given to a writer whose number is not below the newest committed one; open are those
-	// being written; litter are those to be removed.
+	// being written; litter are those whose records are to be removed, dead those of which only chunks are left.
 	used   map[increment]bool
 	open   map[increment]*Writer
 	litter map[increment]bool
+	dead   map[increment]bool
 	// held counts, for each increment, who reads it.
 	held map[increment]int
-	// written counts the bytes of chunks put since the store was opened; compacted is the size after the last
-	// compaction.
-	written   uint64
-	compacted int64
+	// written counts the bytes of chunks put since the store was opened.
+	written uint64
 }
 
 type identity struct {
@@ -160,6 +161,7 @@ func (s *Store) forget() {
 	s.used = make(map[increment]bool)
 	s.open = make(map[increment]*Writer)
 	s.litter = make(map[increment]bool)
+	s.dead = make(map[increment]bool)
 	s.held = make(map[increment]int)
 }
 

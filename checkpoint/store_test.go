@@ -287,11 +287,14 @@ func TestAbortedIsNeverSeen(t *testing.T) {
 	if err := s.Commit(manifest(3, 1, chain, p)); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := s.keys(increment{2, 0}.key(keyChunk))
+	if _, err := s.Prune(3, 0); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := s.keys(increment{2, 0}.key(keyChunk), 9)
 	if err != nil || len(keys) != 0 {
 		t.Fatalf("%d chunks of the aborted one are left, %v", len(keys), err)
 	}
-	if keys, err = s.keys([]byte{keyUsed}); err != nil || len(keys) != 2 {
+	if keys, err = s.keys([]byte{keyUsed}, 9); err != nil || len(keys) != 2 {
 		t.Fatalf("%d numbers are kept as used, %v", len(keys), err)
 	}
 }

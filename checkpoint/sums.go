@@ -99,11 +99,19 @@ func (u *sums) verify(dir string) error {
 			}
 			continue
 		}
+		if !u.Clean && isEmpty(dir, want.Name) {
+			continue // the database empties a file before it removes it; if it misses it, it will not open
+		}
 		if err := want.compare(dir); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func isEmpty(dir, name string) bool {
+	info, err := os.Stat(filepath.Join(dir, dbName, name))
+	return err == nil && info.Size() == 0
 }
 
 func (want fileSum) compare(dir string) error {

@@ -91,6 +91,15 @@ func (s *Store) write(id increment, links []Link, estimate int64) (*Writer, erro
 	if err != nil {
 		return nil, err
 	}
+	s.gate.RLock() // until the writer ends
+	w, err := s.beginPart(id, links, estimate)
+	if err != nil {
+		s.gate.RUnlock()
+	}
+	return w, err
+}
+
+func (s *Store) beginPart(id increment, links []Link, estimate int64) (*Writer, error) {
 	// The logs of the database take space beside its tables until these are written.
 	if err := s.room(s.reserve + estimate + min(estimate, 3*s.memtable)); err != nil {
 		s.makeRoom(err)
@@ -116,7 +125,7 @@ func (s *Store) reserveNumber(w *Writer) error {
 	s.mu.Lock()
 	newest := s.head.newest()
 	err := s.writable()
-	if err == nil && (s.used[w.id] || s.parts[w.id] != nil || s.litter[w.id] || w.id.number <= newest) {
+	if err == nil && (s.used[w.id] || s.parts[w.id] != nil || s.dead[w.id] || w.id.number <= newest) {
 		err = fmt.Errorf("checkpoint %d, part %d in %s: %w (the next is %d)", w.id.number, w.id.part, s.dir, ErrUsed, s.head.Next)
 	}
 	if err != nil {
@@ -129,11 +138,11 @@ func (s *Store) reserveNumber(w *Writer) error {
 	w.batch = s.db.NewWriteBatchAt(w.id.number)
 	w.batch.SetMaxPendingTxns(2)
 	s.mu.Unlock()
-	if err := s.set(w.id.number, w.id.key(keyUsed), nil); err != nil {
+	err = s.set(w.id.number, w.id.key(keyUsed), nil)
+	if err != nil {
 		w.end(nil)
-		return err
 	}
-	return nil
+	return err
 }
 
 // Put adds a chunk to a region. The data is copied.
@@ -240,11 +249,11 @@ func (w *Writer) Close() (*Part, error) {
 	defer done()
 	p, err := w.finish()
 	if err != nil {
-		w.end(nil)
-		return nil, err
+		p = nil
 	}
 	w.end(p)
-	return p, nil
+	w.s.gate.RUnlock()
+	return p, err
 }
 
 func (w *Writer) finish() (*Part, error) {
@@ -302,6 +311,7 @@ func (w *Writer) Abort() {
 	}
 	defer done()
 	w.end(nil)
+	w.s.gate.RUnlock()
 }
 
 // end takes the writer from the list; without a part, what it wrote is removed at the next occasion.
