@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/simnode/simnode/checkpoint"
 	"github.com/simnode/simnode/record"
 	"github.com/simnode/simnode/scenario"
 	"github.com/simnode/simnode/sim"
@@ -28,6 +29,8 @@ const (
 	BadUsage = 2
 	// Unreachable: no node of the cluster can be reached, or it cannot serve now.
 	Unreachable = 3
+	// Stopped: a signal ended a run that takes checkpoints; it can be resumed.
+	Stopped = 75
 	// Interrupted: a signal ended the run early; what was recorded so far is complete.
 	Interrupted = 130
 )
@@ -35,6 +38,7 @@ const (
 // Main runs the command line of a program that simulates the given models, and exits with its code.
 // The first interrupt (SIGINT, SIGTERM) ends a run cleanly, the second one at once.
 func Main(models ...sim.Model) {
+	checkpoint.Probing()
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -49,7 +53,8 @@ func Main(models ...sim.Model) {
 
 // Run runs one command line and returns its exit code. args begins with the name of the program, as
 // os.Args does. When ctx is done a run ends early, as interrupted. Run starts no goroutine that outlives
-// it, but for a model's setup that goes on when ctx is done, and keeps no state, so that it may be called any number of times, also at once.
+// it, but for a model's setup that goes on when ctx is done and a run with checkpoints that does not end within its
+// grace, and keeps no state, so that it may be called any number of times, also at once.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, models ...sim.Model) int {
 	e := &env{program: "simnode", models: models, stdout: stdout, stderr: stderr}
 	if len(args) > 0 {
@@ -74,6 +79,9 @@ type env struct {
 // errInterrupted ends an interrupted run whose summary has been printed.
 var errInterrupted = errors.New("interrupted")
 
+// errStopped ends a run that can be resumed, after it was told how.
+var errStopped = errors.New("stopped")
+
 // errEarly ends a command that was interrupted before anything ran.
 var errEarly = errors.New("interrupted before the run began; nothing was written")
 
@@ -97,6 +105,8 @@ func (e *env) exit(err error) int {
 		return Done
 	case errors.Is(err, errInterrupted):
 		return Interrupted
+	case errors.Is(err, errStopped):
+		return Stopped
 	case errors.Is(err, errInvalid):
 		return BadUsage
 	case errors.As(err, &problems):
@@ -121,7 +131,7 @@ func (e *env) root() *cobra.Command {
 scenario and the seed alone, never on the number of regions or workers.
 
 Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 3 no node of the cluster can be reached,
-130 interrupted.`,
+75 stopped with a checkpoint, 130 interrupted.`,
 		Args:              e.knownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors:     true,

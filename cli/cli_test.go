@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/simnode/simnode/checkpoint"
 	"github.com/simnode/simnode/summary"
 )
 
@@ -21,6 +22,7 @@ import (
 const asProgram = "SIMNODE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
+	checkpoint.Probing()
 	if os.Getenv(asProgram) != "" {
 		os.Args[0] = "simnode"
 		Main(testModels()...)

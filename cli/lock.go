@@ -21,6 +21,9 @@ const lockFile = ".lock"
 
 // lock makes the output folder and keeps other runs out of it.
 func (j *job) lock() (err error) {
+	if j.held != nil {
+		return nil
+	}
 	j.held, err = lockFolder(j.dir)
 	return err
 }

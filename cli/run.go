@@ -33,6 +33,10 @@ type runFlags struct {
 	format           *word
 	quiet            bool
 	profile          string
+	// data is the folder of a run with checkpoints, fresh whether one that is there may be removed.
+	data   string
+	fresh  bool
+	saving savingText
 }
 
 func (e *env) runCommand() *cobra.Command {
@@ -48,18 +52,27 @@ With --nodes so many processes on this machine form a cluster for the run and en
 Neither --nodes nor --regions nor --workers changes a result. Ctrl-C ends the run cleanly with what was recorded so
 far; a second Ctrl-C ends it at once.
 
-Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`,
+With --data the run takes checkpoints, from which it can go on after anything that may happen to it: see resume.
+Ctrl-C and SIGTERM then end it with a last checkpoint, and exit code 75.
+
+Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 75 stopped with a checkpoint, 130 interrupted.`,
 		Args:              oneFile,
 		ValidArgsFunction: scenarioFiles,
 		RunE: e.begin(func(cmd *cobra.Command, args []string) error {
 			f.file = args[0]
-			for _, name := range []string{"seed", "end", "out"} {
+			for _, name := range []string{"seed", "end", "out", "data"} {
 				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
 					return usagef("--%s is given without a value: give one or leave the flag out", name)
 				}
 			}
-			if f.nodes.n > 0 {
+			if err := f.checkSaving(cmd.Flags()); err != nil {
+				return err
+			}
+			switch {
+			case f.nodes.n > 0:
 				return e.runNodes(cmd.Context(), f)
+			case f.data != "":
+				return e.runSaved(cmd.Context(), f, cmd.Flags())
 			}
 			return e.run(cmd.Context(), f)
 		}),
@@ -76,6 +89,9 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 130 interrupted.`
 	flags.BoolVar(&f.quiet, "no-progress", false, "show no progress")
 	flags.Var(f.record, "record", "how much is recorded, instead of the scenario's: "+strings.Join(record.Levels(), ", "))
 	flags.StringVar(&f.profile, "cpuprofile", "", "write a CPU profile of the run to `FILE`, for go tool pprof")
+	flags.StringVar(&f.data, "data", "", "folder `DIR` of the run, made if missing, for checkpoints and all that resume needs")
+	flags.BoolVar(&f.fresh, "fresh", false, "with --data: remove the run that is in the folder and begin anew")
+	f.saving.add(flags)
 	for name, complete := range map[string]cobra.CompletionFunc{"output": f.format.complete, "record": f.record.complete} {
 		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
 			panic(err) // the flag is missing above
@@ -139,6 +155,13 @@ type job struct {
 	progress *progress
 	held     *flock.Flock
 
+	// saved says that the run takes checkpoints; recording is the state of the recording that it goes on with.
+	saved     bool
+	recording []byte
+	// before is for how long the run had gone on where it goes on, from the simulated time there.
+	before time.Duration
+	from   sim.Time
+
 	wall    time.Duration
 	outcome *node.Outcome
 }
@@ -149,6 +172,11 @@ func (e *env) validate(ctx context.Context, f *runFlags) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
+	return e.jobOf(f, s)
+}
+
+// jobOf is a run of a scenario in one process, checked.
+func (e *env) jobOf(f *runFlags, s *scenario.Scenario) (*job, error) {
 	j, err := e.newJob(f, s)
 	if err != nil {
 		return nil, err
@@ -240,7 +268,7 @@ func scenarioName(file string) string {
 // open makes the output folder and opens the files; what fails here leaves nothing half done.
 func (j *job) open() (err error) {
 	r := j.scenario.Record
-	o := record.Options{Level: j.level, Dir: j.dir}
+	o := record.Options{Level: j.level, Dir: j.dir, Resumable: j.saved, Rebin: j.saved}
 	for _, format := range r.Formats {
 		o.CSV = o.CSV || format == "csv"
 		o.Parquet = o.Parquet || format == "parquet"
@@ -256,11 +284,16 @@ func (j *job) open() (err error) {
 			return errors.Join(err, j.closeProfile())
 		}
 	}
-	if j.recorder, err = record.New(j.program, o); err != nil {
+	if j.recording != nil {
+		j.recorder, err = record.Resume(j.program, o, j.recording)
+	} else {
+		j.recorder, err = record.New(j.program, o)
+	}
+	if err != nil {
 		return errors.Join(err, j.closeProfile())
 	}
 	if err := removeRun(j.dir); err != nil {
-		return errors.Join(err, j.recorder.Finish(0), j.closeProfile())
+		return errors.Join(err, j.abandon(), j.closeProfile())
 	}
 	j.options.Trace = j.level == record.Raw
 	if j.options.Trace || len(j.program.Series) > 0 {
@@ -273,6 +306,14 @@ func (j *job) open() (err error) {
 		j.options.Progress = j.progress.show
 	}
 	return nil
+}
+
+// abandon ends a recording to which nothing was added.
+func (j *job) abandon() error {
+	if j.recording != nil {
+		return j.recorder.Close()
+	}
+	return j.recorder.Finish(0)
 }
 
 // hasOld tells whether a run has ended in the folder.
@@ -291,7 +332,7 @@ func (j *job) run(ctx context.Context) error {
 	}
 	start := time.Now()
 	out, err := node.Run(ctx, j.program, j.options)
-	j.wall = time.Since(start)
+	j.wall = j.before + time.Since(start)
 	j.outcome = out
 	if out == nil && err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return errEarly
@@ -324,12 +365,17 @@ func (j *job) closeProfile() error {
 	return j.profile.Close()
 }
 
-// tell makes the model's results, writes the page and the summary, and prints the summary.
-func (j *job) tell() error {
-	s, err := summary.Run{
+// summarise makes the model's results, and writes the page and the summary.
+func (j *job) summarise() (*summary.Summary, error) {
+	return summary.Run{
 		Scenario: j.scenario, Name: j.flags.file, Dir: j.dir, Level: j.level, Regions: j.options.Regions,
-		Workers: j.options.Workers, Recorder: j.recorder, Outcome: j.outcome, Wall: j.wall,
+		Workers: j.options.Workers, Recorder: j.recorder, Outcome: j.outcome, Wall: j.wall, From: j.from,
 	}.Write()
+}
+
+// tell completes the folder and prints the summary.
+func (j *job) tell() error {
+	s, err := j.summarise()
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -65,12 +66,14 @@ func savingNames() []string {
 // over returns the flags where they were given, and was where not.
 func (t *savingText) over(flags *pflag.FlagSet, was savingFlags) (savingFlags, error) {
 	f := was
-	for name, to := range map[string]*time.Duration{"checkpoint-every": &f.Every, "mtbf": &f.MTBF, "grace": &f.Grace} {
-		flag := flags.Lookup(name)
-		if !flag.Changed {
+	for _, x := range []struct {
+		name, text string
+		to         *time.Duration
+	}{{"checkpoint-every", t.every, &f.Every}, {"mtbf", t.mtbf, &f.MTBF}, {"grace", t.grace, &f.Grace}} {
+		name, text, to := x.name, x.text, x.to
+		if !flags.Changed(name) {
 			continue
 		}
-		text := flag.Value.String()
 		if name == "checkpoint-every" {
 			if f.Auto = text == "auto"; f.Auto {
 				f.Every = defaultEvery
@@ -94,6 +97,8 @@ func (t *savingText) over(flags *pflag.FlagSet, was savingFlags) (savingFlags, e
 		if f.EverySim = d; !flags.Changed("checkpoint-every") {
 			f.Every, f.Auto = 0, false
 		}
+	} else if flags.Changed("checkpoint-every") {
+		f.EverySim = 0
 	}
 	if flags.Changed("mtbf") && !f.Auto {
 		return f, usagef("--mtbf goes with --checkpoint-every auto, which it is for")
@@ -133,11 +138,12 @@ func wallTime(flag, text string) (time.Duration, error) {
 	return time.Duration(d), nil // both count nanoseconds
 }
 
-// schedule says when a checkpoint is due by wall time. It is for one goroutine, but for wrote, which is called
-// between two calls of due.
+// schedule says when a checkpoint is due by wall time.
 type schedule struct {
 	savingFlags
 	now func() time.Time
+
+	mu sync.Mutex
 	// next is when the next one is due.
 	next time.Time
 	// costs are how long the last ones took.
@@ -152,6 +158,8 @@ func newSchedule(f savingFlags, now func() time.Time) *schedule {
 
 // due reports, once each time, that a checkpoint is due.
 func (s *schedule) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := s.now()
 	if s.Every == 0 || now.Before(s.next) {
 		return false
@@ -165,6 +173,8 @@ const rememberedCosts = 4
 
 // wrote takes note of what a checkpoint cost.
 func (s *schedule) wrote(cost time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.costs) == rememberedCosts {
 		s.costs = s.costs[1:]
 	}

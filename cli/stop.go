@@ -21,10 +21,6 @@ func (e *env) pauseCommand() *cobra.Command {
 		`Lets a running job pause where it is, without any effect on its result. See resume.`)
 }
 
-func (e *env) resumeCommand() *cobra.Command {
-	return e.moveCommand("resume", control.Running, "Let a paused job of a cluster go on", `Lets a paused job go on from where it is.`)
-}
-
 // moveCommand is a command that asks for another phase of a job.
 func (e *env) moveCommand(name string, to control.Phase, what, long string) *cobra.Command {
 	cmd := &cobra.Command{

@@ -23,7 +23,7 @@ func (r Run) page(s *Summary, pictures []sim.Picture) ([]byte, error) {
 	for i, info := range program.Series {
 		doc.Series = append(doc.Series, report.Series{Name: info.Name, Unit: info.Unit, Doc: info.Doc, Kind: info.Kind, Stats: r.Recorder.Stats(i)})
 	}
-	doc.Load, doc.Rate = loads(r.Outcome, program.End)
+	doc.Load, doc.Rate = loads(r.Outcome, r.From, program.End)
 	for _, load := range r.Outcome.Regions {
 		doc.RegionEvents = append(doc.RegionEvents, load.Events)
 		doc.RegionBusy = append(doc.RegionBusy, load.Busy.Seconds())
@@ -40,8 +40,8 @@ func (r Run) page(s *Summary, pictures []sim.Picture) ([]byte, error) {
 const PageBins = 288
 
 // loads returns the events of each region in each bin, and the rate of events per simulated second. Bins
-// that an interrupted run did not reach are NaN.
-func loads(out *node.Outcome, end sim.Time) (load [][]float64, rate []float64) {
+// that an interrupted run did not reach, and those that began before from, are NaN.
+func loads(out *node.Outcome, from, end sim.Time) (load [][]float64, rate []float64) {
 	width := end.Seconds() / PageBins
 	rate = make([]float64, PageBins)
 	for _, r := range out.Regions {
@@ -53,7 +53,8 @@ func loads(out *node.Outcome, end sim.Time) (load [][]float64, rate []float64) {
 		load = append(load, bins)
 	}
 	for i := range rate {
-		if out.End < end && float64(i)*width >= out.End.Seconds() {
+		late := out.End < end && float64(i)*width >= out.End.Seconds()
+		if late || float64(i)*width < from.Seconds() {
 			rate[i] = math.NaN()
 			for _, bins := range load {
 				bins[i] = math.NaN()

@@ -39,6 +39,9 @@ type Run struct {
 	Outcome  *node.Outcome
 	// Wall is how long the events took.
 	Wall time.Duration
+	// From is the simulated time at which the process that tells this went on with the run: of what came before,
+	// the load of the regions is not known.
+	From sim.Time
 }
 
 // Write asks the model for its results and pictures, writes the files that complete the folder, if Level
