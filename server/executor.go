@@ -71,6 +71,8 @@ type share struct {
 	level     record.Level
 	part      *node.Part
 	recording *recording // on the recording member only
+	keeper    *keeper    // nil if the job takes no checkpoints and begins from none
+	saves     saves
 	ended     bool
 	// ready says that the fields above are set.
 	ready atomic.Bool
@@ -137,7 +139,7 @@ func (e *executor) prepare(s *share, data []byte) error {
 		return err
 	}
 	if s.records() {
-		if s.recording, err = newRecording(e.outside, s); err != nil {
+		if s.recording, err = newRecording(e.outside, s, nil); err != nil {
 			return err
 		}
 		e.group.Go(s.recording.run)

@@ -19,6 +19,7 @@ const (
 	payloadControl byte = iota + 1
 	payloadQuestion
 	payloadAnswer
+	payloadCopy
 )
 
 // Bounds of what nodes ask one another.

@@ -31,6 +31,7 @@ const (
 	floorWork
 	finalWork
 	finishWork
+	saveWork
 )
 
 // work is something for the recording to do.
@@ -43,6 +44,8 @@ type work struct {
 	at     sim.Time
 	frames []uint64
 	how    control.Ending
+	// saved takes the state of the recording at time at.
+	saved func(*recorded, error)
 }
 
 // recording is what the recording member does besides: it brings the observations of all members into
@@ -52,6 +55,8 @@ type recording struct {
 	outside
 	share    *share
 	recorder *record.Recorder
+	// dir is the folder of its files.
+	dir      string
 	merger   *node.Merger
 	assembly *node.Assembly
 
@@ -68,6 +73,8 @@ type recording struct {
 	ended  []bool
 	given  []bool
 	end    *work
+	// save waits until the recording holds exactly what came before its time; later is a floor beyond it.
+	save, later *work
 
 	clock struct {
 		sync.Mutex
@@ -75,16 +82,28 @@ type recording struct {
 	}
 }
 
-// newRecording opens the files of a job.
-func newRecording(o outside, s *share) (*recording, error) {
-	dir, err := o.store.create(s.job.ID)
+// newRecording opens the files of a job, or those that a checkpoint goes on with, whose state of the recording is
+// given.
+func newRecording(o outside, s *share, state []byte) (r *recording, err error) {
+	members, program := len(s.job.Members), s.scenario.Program
+	r = &recording{outside: o, share: s, frames: make([]uint64, members), ended: make([]bool, members), given: make([]bool, members)}
+	r.more = sync.NewCond(&r.mu)
+	if state == nil {
+		r.dir, err = o.store.create(s.job.ID)
+	} else if r.dir, err = o.store.job(s.job.ID); err == nil {
+		r.dir = filesOf(r.dir)
+	}
 	if err != nil {
 		return nil, err
 	}
-	members, program := len(s.job.Members), s.scenario.Program
-	r := &recording{outside: o, share: s, frames: make([]uint64, members), ended: make([]bool, members), given: make([]bool, members)}
-	r.more = sync.NewCond(&r.mu)
-	if r.recorder, err = record.New(program, recordOptions(s.scenario.Record, s.level, dir)); err != nil {
+	options := recordOptions(s.scenario.Record, s.level, r.dir)
+	options.Resumable = s.keeper != nil
+	if state == nil {
+		r.recorder, err = record.New(program, options)
+	} else {
+		r.recorder, err = record.Resume(program, options, state)
+	}
+	if err != nil {
 		return nil, err
 	}
 	r.merger, r.assembly = node.NewMerger(program, members, r.recorder), node.NewAssembly(program, members)
@@ -159,11 +178,15 @@ func (r *recording) run() {
 		r.input(control.Recording{Epoch: r.share.job.Epoch, Result: data})
 		return
 	}
-	if discard := r.recorder.Finish(0); discard != nil {
+	if r.share.keeper != nil {
+		err = errors.Join(err, r.recorder.Close()) // another epoch may go on with the files
+	} else if discard := r.recorder.Finish(0); discard != nil {
 		err = errors.Join(err, discard)
 	}
 	if errors.Is(err, errDropped) {
-		r.forget()
+		if r.share.keeper == nil {
+			r.forget()
+		}
 		return
 	}
 	r.close(err)
@@ -245,9 +268,15 @@ func (r *recording) do(w *work) error {
 	switch w.kind {
 	case frameWork:
 		r.frames[w.from] = w.n
-		return r.merger.Take(w.from, w.n, w.data)
+		if err := r.merger.Take(w.from, w.n, w.data); err != nil {
+			return err
+		}
+		return r.saveIfDue()
+	case saveWork:
+		r.save = w
+		return nil
 	case floorWork:
-		return r.merger.Floor(w.at, w.frames)
+		return r.floor(w)
 	case finishWork:
 		r.end = w
 		return nil
@@ -261,9 +290,46 @@ func (r *recording) do(w *work) error {
 	return err
 }
 
+// floor hands on what came before a floor. One beyond the time of a checkpoint waits until the recording was saved.
+func (r *recording) floor(w *work) error {
+	if r.save == nil || w.at < r.save.at {
+		return r.merger.Floor(w.at, w.frames)
+	}
+	if r.later == nil {
+		if err := r.merger.Floor(r.save.at, w.frames); err != nil {
+			return err
+		}
+	}
+	r.later = w
+	return r.saveIfDue()
+}
+
+// saveIfDue saves the recording if a checkpoint waits for that and all before its time has been recorded.
+func (r *recording) saveIfDue() error {
+	if r.save == nil || r.merger.Done() < r.save.at {
+		return nil
+	}
+	state, err := r.recorder.Save()
+	rec := &recorded{dir: r.dir, state: state}
+	if err == nil {
+		rec.files, err = record.Files(state)
+	}
+	r.save.saved(rec, err)
+	later := r.later
+	r.save, r.later = nil, nil
+	if later == nil {
+		return nil
+	}
+	return r.merger.Floor(later.at, later.frames)
+}
+
 // conclude makes the results of a run whose members have all handed theirs over. Their observations came
 // before, since links keep order.
 func (r *recording) conclude() ([]byte, error) {
+	if r.save != nil {
+		r.save.saved(nil, errors.New("the run ended before the recording was saved"))
+		r.save = nil
+	}
 	program := r.share.scenario.Program
 	at := min(r.end.at, program.End)
 	if err := r.merger.Floor(at, r.frames); err != nil {

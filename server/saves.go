@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/simnode/simnode/checkpoint"
+	"github.com/simnode/simnode/node"
+	"github.com/simnode/simnode/sim"
+)
+
+// saves are the checkpoints of a share that are under way.
+type saves struct {
+	mu   sync.Mutex
+	open map[uint64]*saving
+}
+
+// saving is one.
+type saving struct {
+	capture *node.Capture
+	cancel  context.CancelCauseFunc
+	done    chan struct{}
+	part    *checkpoint.Part
+	err     error
+}
+
+// errAbandoned ends the writing of a checkpoint that was given up.
+var errAbandoned = fmt.Errorf("the checkpoint was given up")
+
+// beginSave begins checkpoint n at a cut that has just ended, and calls done when this member's part and its copy are
+// durable, or cannot be.
+func (e *executor) beginSave(s *share, n uint64, at sim.Time, partner string, done func(*checkpoint.Part, error)) error {
+	if s.keeper == nil {
+		return fmt.Errorf("engine fault: checkpoint %d of %s, which takes none; please report it", n, s.job.ID)
+	}
+	capture, err := s.part.Checkpoint(n, at)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	v := &saving{capture: capture, cancel: cancel, done: make(chan struct{})}
+	s.saves.mu.Lock()
+	if s.saves.open == nil {
+		s.saves.open = map[uint64]*saving{}
+	}
+	s.saves.open[n] = v
+	s.saves.mu.Unlock()
+	state := make(chan savedState, 1)
+	if s.recording == nil {
+		state <- savedState{}
+	} else {
+		s.recording.put(work{kind: saveWork, at: at, saved: func(r *recorded, err error) { state <- savedState{r, err} }})
+	}
+	e.group.Go(func() {
+		defer close(v.done)
+		v.err = guard("a checkpoint", func() (err error) {
+			v.part, err = e.save(ctx, s, capture, partner, state)
+			return err
+		})
+		done(v.part, v.err)
+	})
+	return nil
+}
+
+type savedState struct {
+	rec *recorded
+	err error
+}
+
+// save writes a checkpoint when the recording was saved.
+func (e *executor) save(ctx context.Context, s *share, c *node.Capture, partner string, state <-chan savedState) (*checkpoint.Part, error) {
+	select {
+	case got := <-state:
+		if got.err != nil {
+			return nil, fmt.Errorf("the recording cannot be saved: %w", got.err)
+		}
+		return s.keeper.save(ctx, c, s.job.Epoch, s.me, partner, got.rec)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// endSave ends a checkpoint that was committed or given up.
+func (e *executor) endSave(s *share, n uint64, kept bool) {
+	s.saves.mu.Lock()
+	v := s.saves.open[n]
+	delete(s.saves.open, n)
+	s.saves.mu.Unlock()
+	if v == nil {
+		return
+	}
+	if !kept {
+		v.cancel(errAbandoned)
+	}
+	e.group.Go(func() {
+		<-v.done
+		v.cancel(nil)
+		if kept && v.err == nil {
+			v.capture.Keep()
+		} else {
+			v.capture.Abandon()
+		}
+	})
+}
