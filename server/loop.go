@@ -98,7 +98,7 @@ func newLoop(self, boot string, cfg control.Config, exec *executor, log *slog.Lo
 	l.turned = sync.NewCond(&l.mu)
 	l.answers = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "simnode_grant_wait_seconds", Help: "From a report of this node to the next bounds that it was granted.",
-		Buckets: prometheus.ExponentialBuckets(5e-6, 1.3, 48),
+		Buckets: []float64{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1, 2.5},
 	})
 	l.show(0)
 	return l
