@@ -21,10 +21,10 @@ const (
 	maxPiece = 128 << 10
 )
 
-// memtableFor returns the size of a memtable so that the database stays within memory: it holds up to three, and
-// while it compacts as much again in tables.
+// memtableFor returns the size of a memtable so that the database stays within memory. It holds up to three, a table
+// that is built, indices up to an eighth, and what waits to be written.
 func memtableFor(memory int64) int64 {
-	return max(minMemtable, min(maxMemtable, memory/8))
+	return max(minMemtable, min(maxMemtable, memory/16))
 }
 
 // openDatabase opens Badger. It turns a panic on this goroutine into an error.

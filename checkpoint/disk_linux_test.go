@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -71,7 +72,7 @@ func putMuch(w *Writer, bytes int) error {
 
 func TestFault18DiskFull(t *testing.T) {
 	disk := mountTmpfs(t, "size=96m")
-	o := Options{Dir: filepath.Join(disk, "s"), Memory: 32 << 20, Reserve: 16 << 20}
+	o := Options{Dir: filepath.Join(disk, "s"), Reserve: 16 << 20}
 	s := mustOpen(t, o)
 	for n := uint64(1); n <= 3; n++ {
 		mustStep(t, s, n, 3)
@@ -156,10 +157,11 @@ func putSome(s *Store, bytes int) error {
 // TestFault18DiskFillsUp has another program fill the disk while checkpoints are written.
 func TestFault18DiskFillsUp(t *testing.T) {
 	disk := mountTmpfs(t, "size=160m")
-	o := Options{Dir: filepath.Join(disk, "s"), Memory: 32 << 20, Reserve: 32 << 20}
+	o := Options{Dir: filepath.Join(disk, "s"), Reserve: 32 << 20}
 	s := mustOpen(t, o)
 	mustStep(t, s, 1, 3)
-	for round := range 3 {
+	filler := fill(t, disk, 60<<20)
+	for round := range 2 {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
 		hog := filepath.Join(disk, "hog")
@@ -176,7 +178,7 @@ func TestFault18DiskFillsUp(t *testing.T) {
 					return
 				case <-time.After(5 * time.Millisecond):
 				}
-				_, _ = f.Write(make([]byte, 512<<10)) // goes on when the disk is full
+				_, _ = f.Write(make([]byte, 128<<10)) // goes on when the disk is full
 			}
 		})
 		full := false
@@ -211,6 +213,9 @@ func TestFault18DiskFillsUp(t *testing.T) {
 			t.Errorf("round %d: %v", round, err)
 		}
 	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
 	if err := stepNext(s, 3); err != nil {
 		t.Error(err)
 	}
@@ -223,7 +228,7 @@ func TestFault18DiskFillsUp(t *testing.T) {
 
 func TestFault20NoInodes(t *testing.T) {
 	disk := mountTmpfs(t, "size=128m,nr_inodes=200")
-	o := Options{Dir: filepath.Join(disk, "s"), Memory: 32 << 20, Reserve: 1 << 20}
+	o := Options{Dir: filepath.Join(disk, "s"), Reserve: 1 << 20}
 	s := mustOpen(t, o)
 	mustStep(t, s, 1, 3)
 	var made []string
@@ -468,5 +473,94 @@ func powerLoss(t *testing.T, disk string, committed *uint64, after int, delay ti
 	_ = cmd.Wait()
 	if err := <-lost; err != nil {
 		t.Skipf("skipped: the file system cannot be shut down here: %v", err)
+	}
+}
+
+// diskUse returns what the files of a folder take on the disk, in bytes.
+func diskUse(t testing.TB, dir string) int64 {
+	t.Helper()
+	var n int64
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		n += info.Sys().(*syscall.Stat_t).Blocks * 512
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestPruningKeepsTheDiskBounded takes a thousand checkpoints, or some hundreds.
+func TestPruningKeepsTheDiskBounded(t *testing.T) {
+	t.Parallel()
+	o := small(t.TempDir())
+	s := mustOpen(t, o)
+	const each = 300 << 10
+	var most, written int64
+	count := uint64(240)
+	if long() {
+		count = 1000
+	}
+	for n := uint64(1); n <= count; n++ {
+		chain, base := chainOf(n)
+		w, err := s.Write(n, 0, chain, each)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := make([]byte, 15<<10)
+		for i := range each / len(data) {
+			data[0], data[1] = byte(n), byte(i)
+			if err := w.Put(i%3, 0, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for region := range 3 {
+			if err := w.Describe(RegionPart{Region: region, Base: base}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := w.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(manifest(n, n-1, chain, p)); err != nil {
+			t.Fatal(err)
+		}
+		if n%10 == 0 {
+			st, err := s.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			most, written = max(most, diskUse(t, filepath.Join(o.Dir, dbName))), int64(st.Written)
+			if st.Increments > window+3 || st.Checkpoints != 3 {
+				t.Fatalf("at %d: %+v", n, st)
+			}
+		}
+	}
+	live := int64(each * (window + 3))
+	t.Logf("%d MiB written, %d MiB live, at most %d MiB on the disk", written>>20, live>>20, most>>20)
+	// Twice what lives, the floor under which no compaction runs, and the logs.
+	if bound := 2*live + (compactFloor+3)*s.memtable; most > bound {
+		t.Errorf("the disk held %d bytes; %d are allowed", most, bound)
+	}
+	if err := s.Verify(nil); err != nil {
+		t.Error(err)
+	}
+	// All but the last is removed, and the disk is given back.
+	if gone, err := s.Prune(1, 0); err != nil || !slices.Equal(gone, []uint64{count - 2, count - 1}) {
+		t.Errorf("removed are %v, %v", gone, err)
+	}
+	if keys, err := s.keys(nil, 1<<20); err != nil || len(keys) > 150 {
+		t.Errorf("%d keys are left, %v", len(keys), err)
+	}
+	if st, err := s.Stats(); err != nil || st.Tables > live+live/4 {
+		t.Errorf("%d bytes live, the tables take %d, %v", live, st.Tables, err)
 	}
 }

@@ -84,7 +84,7 @@ func TestImportRefusesWhatIsNotWhole(t *testing.T) {
 	try := func(name string, data []byte) {
 		t.Helper()
 		parent := t.TempDir()
-		_, err := Import(bytes.NewReader(data), Options{Dir: filepath.Join(parent, "d"), Reserve: 1 << 20, Memory: 32 << 20})
+		_, err := Import(bytes.NewReader(data), Options{Dir: filepath.Join(parent, "d"), Reserve: 1 << 20})
 		d := as[*DamageError](err)
 		if d == nil {
 			t.Fatalf("%s: %v", name, err)

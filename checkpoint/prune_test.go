@@ -2,81 +2,12 @@ package checkpoint
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
 )
-
-// TestPruningKeepsTheDiskBounded takes a thousand checkpoints, or some hundreds.
-func TestPruningKeepsTheDiskBounded(t *testing.T) {
-	t.Parallel()
-	o := small(t.TempDir())
-	s := mustOpen(t, o)
-	const each = 300 << 10
-	var most, written int64
-	count := uint64(240)
-	if long() {
-		count = 1000
-	}
-	for n := uint64(1); n <= count; n++ {
-		chain, base := chainOf(n)
-		w, err := s.Write(n, 0, chain, each)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data := make([]byte, 15<<10)
-		for i := range each / len(data) {
-			data[0], data[1] = byte(n), byte(i)
-			if err := w.Put(i%3, 0, data); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for region := range 3 {
-			if err := w.Describe(RegionPart{Region: region, Base: base}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		p, err := w.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Commit(manifest(n, n-1, chain, p)); err != nil {
-			t.Fatal(err)
-		}
-		if n%10 == 0 {
-			st, err := s.Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
-			most, written = max(most, diskUse(t, filepath.Join(o.Dir, dbName))), int64(st.Written)
-			if st.Increments > window+3 || st.Checkpoints != 3 {
-				t.Fatalf("at %d: %+v", n, st)
-			}
-		}
-	}
-	live := int64(each * (window + 3))
-	t.Logf("%d MiB written, %d MiB live, at most %d MiB on the disk", written>>20, live>>20, most>>20)
-	// Twice what lives, the floor under which no compaction runs, and the logs.
-	if bound := 2*live + (compactFloor+3)*s.memtable; most > bound {
-		t.Errorf("the disk held %d bytes; %d are allowed", most, bound)
-	}
-	if err := s.Verify(nil); err != nil {
-		t.Error(err)
-	}
-	// All but the last is removed, and the disk is given back.
-	if gone, err := s.Prune(1, 0); err != nil || !slices.Equal(gone, []uint64{count - 2, count - 1}) {
-		t.Errorf("removed are %v, %v", gone, err)
-	}
-	if keys, err := s.keys(nil, 1<<20); err != nil || len(keys) > 150 {
-		t.Errorf("%d keys are left, %v", len(keys), err)
-	}
-	if st, err := s.Stats(); err != nil || st.Tables > live+live/4 {
-		t.Errorf("%d bytes live, the tables take %d, %v", live, st.Tables, err)
-	}
-}
 
 // TestFault38PruningRacesARestore reads checkpoints while newer ones push them out.
 func TestFault38PruningRacesARestore(t *testing.T) {

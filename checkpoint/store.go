@@ -25,7 +25,8 @@ type Options struct {
 	// AtLeast is the newest checkpoint that is known to have been committed: a folder without it is an old copy and
 	// refused with a *StaleError. 0: not known.
 	AtLeast uint64
-	// Memory bounds what the database takes, in bytes; 0 is 64 MiB. It does not go below 32 MiB.
+	// Memory bounds the live memory of the database, in bytes; 0 is 64 MiB, and it does not go below that. The
+	// garbage collector and the disk's cache may hold more.
 	Memory int64
 	// Reserve is kept free on the disk, in bytes; 0 is 256 MiB. The database dies when it meets a full disk.
 	Reserve int64

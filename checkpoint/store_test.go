@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +18,7 @@ import (
 
 // small are the settings of most tests.
 func small(dir string) Options {
-	return Options{Dir: dir, Job: "job", Node: "node", Memory: 32 << 20, Reserve: 1 << 20}
+	return Options{Dir: dir, Job: "job", Node: "node", Reserve: 1 << 20}
 }
 
 func mustOpen(t testing.TB, o Options) *Store {
@@ -520,5 +522,43 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 	}
 	if sumTree(t, dir) != before {
 		t.Error("reading changed the folder")
+	}
+}
+
+// TestMemoryIsBounded writes much more than the database may hold.
+func TestMemoryIsBounded(t *testing.T) {
+	s := mustOpen(t, Options{Dir: t.TempDir(), Reserve: 1 << 20})
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	var most uint64
+	data := make([]byte, ChunkSize)
+	for n := uint64(1); n <= 4; n++ {
+		w, err := s.Write(n, 0, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 32 << 20 / ChunkSize {
+			if err := w.Put(0, 0, data); err != nil {
+				t.Fatal(err)
+			}
+			if i%256 == 0 {
+				runtime.GC() // so that no garbage is counted
+				metrics.Read(sample)
+				most = max(most, sample[0].Value.Uint64())
+			}
+		}
+		if err := w.Describe(RegionPart{Region: 0, Base: n}); err != nil {
+			t.Fatal(err)
+		}
+		p, err := w.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(manifest(n, n-1, nil, p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("at most %d MiB live", most>>20)
+	if most > defaultMemory {
+		t.Errorf("%d bytes live; %d are allowed", most, defaultMemory)
 	}
 }

@@ -93,7 +93,7 @@ func TestFault3And4KillAtEachStep(t *testing.T) {
 	t.Parallel()
 	kills := 50
 	if long() {
-		kills = 1000
+		kills = 500
 	}
 	seed := uint64(1)
 	if long() {
