@@ -224,14 +224,14 @@ func (s *Store) Prune(last, every int) ([]uint64, error) {
 // prune removes manifests that need not be kept, then the increments that no manifest needs. The head comes first:
 // what it does not name is never looked for.
 func (s *Store) prune(r retention) error {
-	gone := s.forgetManifests(r)
-	if len(gone) > 0 {
+	s.forgetManifests(r)
+	if len(s.dropped) > 0 {
 		if err := s.writeHead(); err != nil {
 			return err
 		}
 	}
 	s.forgetParts()
-	if err := s.clearLitter(gone); err != nil {
+	if err := s.clearLitter(); err != nil {
 		return err
 	}
 	if err := s.compact(compactFloor * s.memtable); err != nil {
@@ -240,21 +240,23 @@ func (s *Store) prune(r retention) error {
 	return s.sumTables()
 }
 
-func (s *Store) forgetManifests(r retention) (gone []uint64) {
+// forgetManifests drops those that are not kept.
+func (s *Store) forgetManifests(r retention) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	keep := r.keeps(s.manifests)
+	gone := make(map[uint64]bool)
 	var kept []*stored
 	for i, m := range s.manifests {
 		if keep[i] {
 			kept = append(kept, m)
-		} else {
-			gone = append(gone, m.Manifest.Number)
+			continue
 		}
+		gone[m.Manifest.Number] = true
+		s.dropped = append(s.dropped, m.Manifest.Number)
 	}
 	s.manifests = kept
-	s.head.Commits = slices.DeleteFunc(s.head.Commits, func(c commit) bool { return slices.Contains(gone, c.Number) })
-	return gone
+	s.head.Commits = slices.DeleteFunc(s.head.Commits, func(c commit) bool { return gone[c.Number] })
 }
 
 // forgetParts makes litter of the finished increments that no kept checkpoint needs, that nobody reads, and that no
@@ -317,9 +319,9 @@ func (i increment) compare(j increment) int {
 
 // clearLitter removes the records of manifests that are gone, and of parts that were given up, pruned, or not finished
 // before a crash. Chunks without the record of their part are dead; they are removed by the next compaction.
-func (s *Store) clearLitter(manifests []uint64) error {
+func (s *Store) clearLitter() error {
 	var prefixes [][]byte
-	for _, n := range manifests {
+	for _, n := range s.dropped {
 		prefixes = append(prefixes, manifestKey(n))
 	}
 	s.mu.Lock()
@@ -335,6 +337,7 @@ func (s *Store) clearLitter(manifests []uint64) error {
 	if err := s.remove(prefixes...); err != nil {
 		return err
 	}
+	s.dropped = nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, i := range litter {

@@ -12,7 +12,7 @@ type Stats struct {
 	// Checkpoints and Increments count what is kept.
 	Checkpoints, Increments int
 	// Live is what the chunks of the kept increments take, Tables what the tables of the database take on the disk,
-	// removed data that was not compacted yet included, Memtable what its logs may take besides.
+	// removed data that was not compacted yet included, Logs what its logs may take besides.
 	Live, Tables, Logs int64
 	// Written counts the bytes of all chunks put since the store was opened.
 	Written uint64

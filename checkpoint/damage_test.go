@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gofrs/flock"
 )
 
 // long reports whether the long tests were asked for.
@@ -92,7 +95,7 @@ func files(t testing.TB, dir string) []string {
 	t.Helper()
 	var out []string
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && d.Name() != lockName && d.Name() != ballastName {
+		if err == nil && !d.IsDir() && d.Name() != lockName && d.Name() != probingName && d.Name() != ballastName {
 			rel, _ := filepath.Rel(dir, path)
 			out = append(out, rel)
 		}
@@ -341,4 +344,73 @@ func TestProbeNeedsProbing(t *testing.T) {
 	if as[*DamageError](err) == nil {
 		t.Fatalf("a folder that is not there: %v", err)
 	}
+}
+
+// TestFault22ReadFails takes the tables away under an open store: reading is a fault of memory, and says so.
+func TestFault22ReadFails(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, small(dir))
+	for n := uint64(1); n <= 3; n++ {
+		mustStep(t, s, n, damageRegions)
+	}
+	mustClose(t, s)
+	s = mustOpen(t, small(dir))
+	tables, err := filepath.Glob(filepath.Join(dir, dbName, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatal(tables, err)
+	}
+	for _, table := range tables {
+		if err := os.Truncate(table, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := checkAll(s, damageRegions); as[*DamageError](err) == nil {
+		t.Fatalf("the tables are gone: %v", err)
+	}
+	if err := s.Close(); as[*DamageError](err) == nil {
+		t.Fatalf("it closes: %v", err)
+	}
+	if _, err := Open(small(dir)); as[*DamageError](err) == nil {
+		t.Fatalf("it opens again: %v", err)
+	}
+}
+
+// TestOneProbeAtATime has another process at work in a folder that was not closed.
+func TestOneProbeAtATime(t *testing.T) {
+	crashed, _ := damageStore(t)
+	other := flock.New(filepath.Join(crashed, probingName))
+	if ok, err := other.TryLock(); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if _, err := Open(small(crashed)); !errors.Is(err, ErrInUse) {
+		t.Fatalf("while another is at work: %v", err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// A reader puts it in order too.
+	o := small(crashed)
+	o.ReadOnly = true
+	s := mustOpen(t, o)
+	if err := checkAll(s, damageRegions); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPanicOfTheReaderIsItsOwn has the function that Read calls panic.
+func TestPanicOfTheReaderIsItsOwn(t *testing.T) {
+	s := mustOpen(t, small(t.TempDir()))
+	mustStep(t, s, 1, 3)
+	defer func() {
+		if r := recover(); r != "mine" {
+			t.Errorf("recovered %v", r)
+		}
+		if len(s.held) != 0 {
+			t.Error("the increment is still held")
+		}
+	}()
+	for region := range 3 {
+		_ = s.Read(1, 0, region, func(uint64, byte, []byte) error { panic("mine") })
+	}
+	t.Error("no panic")
 }

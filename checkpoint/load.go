@@ -121,7 +121,7 @@ func (s *Store) checkParts(m *stored) error {
 
 // findLitter looks for chunks of parts that were not finished. It jumps from increment to increment.
 func (s *Store) findLitter() (err error) {
-	defer rescue(&err, s.dir)
+	defer guard(&err, s.dir)()
 	txn := s.db.NewTransactionAt(math.MaxUint64, false)
 	defer txn.Discard()
 	it := txn.NewIterator(keysOnly([]byte{keyChunk}))

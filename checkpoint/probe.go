@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/gofrs/flock"
 )
 
 // probeVariable tells a process that it is to put a folder in order and nothing else.
@@ -28,6 +30,7 @@ type probeAnswer struct {
 	Sound  string       `json:"sound,omitempty"`
 	Damage *DamageError `json:"damage,omitempty"`
 	Full   *FullError   `json:"full,omitempty"`
+	InUse  bool         `json:"in_use,omitempty"`
 	Error  string       `json:"error,omitempty"`
 }
 
@@ -49,6 +52,8 @@ func Probing() {
 		a.Sound = probeSound
 	case errors.As(err, &a.Damage):
 	case errors.As(err, &a.Full):
+	case errors.Is(err, ErrInUse):
+		a.InUse = true
 	default:
 		a.Error = err.Error()
 	}
@@ -60,6 +65,13 @@ func Probing() {
 
 // repair opens a folder that was not closed, reads all that is in it, and closes it.
 func repair(r probeRequest) error {
+	// Whoever started this process may have been killed, and with it went the folder's lock.
+	lock := flock.New(filepath.Join(r.Dir, probingName), flock.SetPermissions(0o600))
+	if ok, err := lock.TryLock(); err != nil {
+		return damaged(r.Dir, "", "%v", err)
+	} else if !ok {
+		return ErrInUse
+	}
 	s, err := newStore(Options{Dir: r.Dir, Memory: r.Memory, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
@@ -148,6 +160,8 @@ func Probe(dir string, memory int64) error {
 		return a.Damage
 	case a.Full != nil:
 		return a.Full
+	case a.InUse:
+		return fmt.Errorf("checkpoint folder %s was not closed, and is %w", dir, ErrInUse)
 	}
 	return fmt.Errorf("checkpoint folder %s was not closed and cannot be put in order: %s", dir, a.Error)
 }

@@ -134,34 +134,28 @@ func (s *Store) read(id increment, f func(newest, p *Part) error) error {
 }
 
 // readRegion calls f with the chunks of one region in one increment.
-func (s *Store) readRegion(p *Part, region int, f func(kind byte, data []byte) error) (err error) {
+func (s *Store) readRegion(p *Part, region int, f func(kind byte, data []byte) error) error {
 	g, ok := p.Region(region)
 	if !ok {
 		return nil // nothing of it changed
 	}
 	r := reader{s: s, part: p, want: g}
-	defer func() {
-		// f's own panic is not the database's.
-		if !r.inCaller {
-			rescue(&err, s.dir)
-		}
-	}()
 	txn := s.db.NewTransactionAt(p.Number, false)
-	defer txn.Discard()
-	it := txn.NewIterator(keysOnly(p.increment().regionKey(region)))
+	defer r.discard(txn)
+	it, err := r.begin(txn)
+	if err != nil {
+		return err
+	}
 	defer it.Close()
 	root := sha256.New()
-	it.Rewind()
 	for i := range g.Chunks {
 		if err := r.chunk(it, uint32(i)); err != nil {
 			return err
 		}
 		root.Write(r.data[:chunkHeader])
-		r.inCaller = true
 		if err := f(r.data[0], r.data[chunkHeader:]); err != nil {
 			return err
 		}
-		r.inCaller = false
 	}
 	if hex.EncodeToString(root.Sum(nil)) != g.Root {
 		return r.damage(-1, "the chunks are not those that were written")
@@ -171,11 +165,25 @@ func (s *Store) readRegion(p *Part, region int, f func(kind byte, data []byte) e
 
 // reader puts chunks together from their pieces.
 type reader struct {
-	s        *Store
-	part     *Part
-	want     RegionPart
-	data     []byte
-	inCaller bool
+	s    *Store
+	part *Part
+	want RegionPart
+	data []byte
+}
+
+// begin returns an iterator at the first piece of the region.
+func (r *reader) begin(txn *badger.Txn) (it *badger.Iterator, err error) {
+	defer guard(&err, r.s.dir)()
+	it = txn.NewIterator(keysOnly(r.part.increment().regionKey(r.want.Region)))
+	it.Rewind()
+	return it, nil
+}
+
+// discard ends a transaction. It panics over an iterator that could not be begun, for which there is an error already.
+func (r *reader) discard(txn *badger.Txn) {
+	var err error
+	defer guard(&err, r.s.dir)()
+	txn.Discard()
 }
 
 func (r *reader) damage(chunk int, detail string) error {
@@ -183,7 +191,8 @@ func (r *reader) damage(chunk int, detail string) error {
 }
 
 // chunk reads the chunk at an index, which is the next of the iterator, and checks its hash.
-func (r *reader) chunk(it *badger.Iterator, index uint32) error {
+func (r *reader) chunk(it *badger.Iterator, index uint32) (err error) {
+	defer guard(&err, r.s.dir)()
 	key := r.part.increment().chunkKey(r.want.Region, index)
 	r.data = r.data[:0]
 	length := chunkHeader

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"runtime/debug"
 	"slices"
 
 	"github.com/dgraph-io/badger/v4"
@@ -52,7 +53,7 @@ func (s *Store) set(version uint64, key, value []byte) error {
 
 // records calls f with the key and value of each record of a kind, in order, as they are at the newest version.
 func (s *Store) records(kind byte, f func(key, value []byte) error) (err error) {
-	defer rescue(&err, s.dir)
+	defer guard(&err, s.dir)()
 	txn := s.db.NewTransactionAt(math.MaxUint64, false)
 	defer txn.Discard()
 	it := txn.NewIterator(keysOnly([]byte{kind}))
@@ -92,10 +93,15 @@ func keysOnly(prefix []byte) badger.IteratorOptions {
 	return o
 }
 
-// rescue turns a panic of the database into a *DamageError.
-func rescue(err *error, dir string) {
-	if r := recover(); r != nil {
-		*err = damaged(dir, "", "the database panics: %v", r)
+// guard is deferred, called, by what reads from the database: it turns a panic into a *DamageError, and so too a fault
+// of the disk under the memory that the database maps.
+func guard(err *error, dir string) func() {
+	faults := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(faults)
+		if r := recover(); r != nil {
+			*err = damaged(dir, "", "the database panics: %v", r)
+		}
 	}
 }
 
@@ -125,7 +131,7 @@ func (s *Store) remove(prefixes ...[]byte) error {
 
 // keys returns the keys with a prefix, at most a number of them.
 func (s *Store) keys(prefix []byte, most int) (keys [][]byte, err error) {
-	defer rescue(&err, s.dir)
+	defer guard(&err, s.dir)()
 	txn := s.db.NewTransactionAt(math.MaxUint64, false)
 	defer txn.Discard()
 	it := txn.NewIterator(keysOnly(prefix))

@@ -56,12 +56,15 @@ type Store struct {
 	lock     *flock.Flock
 	db       *badger.DB
 	ballast  sync.Mutex
-	// tidy is held by what commits, prunes and compacts, one at a time.
+	// tidy is held by what commits, prunes and compacts, one at a time. It guards dropped and sums.
 	tidy sync.Mutex
 	// gate is held for reading by each open writer: the database takes no writes while it compacts.
 	gate sync.RWMutex
 	// closing is held for reading by what uses the database.
 	closing sync.RWMutex
+
+	// dropped are the numbers of manifests whose records are to be removed, once the head does not name them.
+	dropped []uint64
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -71,8 +74,6 @@ type Store struct {
 	sums   sums
 	// manifests are the committed checkpoints that are kept, ascending.
 	manifests []*stored
-	// dropped are the numbers of manifests that a crash kept from being removed.
-	dropped []uint64
 	// parts are the finished parts that are here, committed or not.
 	parts map[increment]*Part
 	// used are the increments given to a writer whose number is not below the newest committed one; open are those
@@ -116,6 +117,7 @@ const (
 	identityName = "identity"
 	headName     = "head"
 	lockName     = "lock"
+	probingName  = "probing"
 )
 
 // Open opens a folder of checkpoints, and makes it if it is missing. It checks all that is in it against what was
@@ -261,7 +263,7 @@ func (s *Store) found() error {
 		name := strings.TrimSuffix(e.Name(), unfinished)
 		switch name {
 		case lockName, headName, sumsName, identityName:
-		case dbName, ballastName:
+		case dbName, ballastName, probingName:
 			return damaged(s.dir, identityName, "the file is missing")
 		default:
 			return fmt.Errorf("folder %s is not one of checkpoints and not empty (it has %s): name another", s.dir, e.Name())
@@ -315,7 +317,7 @@ func (s *Store) start(o Options) error {
 	s.db = db
 	if err = s.load(); err == nil && !s.readOnly {
 		s.layBallast()
-		err = s.clearLitter(s.dropped)
+		err = s.clearLitter()
 	}
 	if err != nil {
 		_ = db.Close()
@@ -335,7 +337,8 @@ func (s *Store) roomToOpen() error {
 	return s.room(2 * s.memtable)
 }
 
-// Close ends all writers, as Abort does, and closes the folder. What was committed is kept.
+// Close ends all writers, as Abort does, and closes the folder. What was committed is kept. A *DamageError says that a
+// file is not any more as it was written.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -371,7 +374,7 @@ func (s *Store) shut(failed error) error {
 	if s.readOnly || failed != nil {
 		return nil // what a failed database left is looked at when it is opened again
 	}
-	u, err := sumAll(s.dir)
+	u, err := sumAll(s.dir, &s.sums)
 	if err != nil {
 		return err
 	}

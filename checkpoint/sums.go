@@ -61,8 +61,8 @@ func dbFiles(dir string) ([]string, error) {
 	return names, err
 }
 
-// sumAll returns the sums of a database that is closed.
-func sumAll(dir string) (*sums, error) {
+// sumAll returns the sums of a database that is closed. Files that were sealed before must be as they were.
+func sumAll(dir string, sealed *sums) (*sums, error) {
 	names, err := dbFiles(dir)
 	if err != nil {
 		return nil, err
@@ -72,6 +72,9 @@ func sumAll(dir string) (*sums, error) {
 		f, err := sumFile(dir, name)
 		if err != nil {
 			return nil, err
+		}
+		if i, ok := sealed.find(name); ok && sealed.Files[i] != f {
+			return nil, damaged(dir, filepath.Join(dbName, name), "the file does not have the size and SHA-256 it had when it was written")
 		}
 		u.Files = append(u.Files, f)
 	}

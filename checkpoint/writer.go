@@ -223,7 +223,7 @@ func header(key []byte, kind byte, data []byte) (h [chunkHeader]byte) {
 }
 
 // Describe says of a region what the store cannot know: Base, Entities, Events and Digest; the counts and the root are
-// not looked at. Every region that has chunks is described, and one without may be.
+// not looked at. Every region of the part is described, also one of which nothing changed: the others are not in it.
 func (w *Writer) Describe(d RegionPart) error {
 	if d.Region < 0 || d.Region > maxIndex {
 		return fmt.Errorf("checkpoint %d: region %d is not from 0 to %d", w.id.number, d.Region, maxIndex)
