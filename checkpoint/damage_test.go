@@ -414,3 +414,83 @@ func TestPanicOfTheReaderIsItsOwn(t *testing.T) {
 	}
 	t.Error("no panic")
 }
+
+// TestChunksAreCheckedOneByOne alters chunks behind the database's back, with checksums of its own that fit.
+func TestChunksAreCheckedOneByOne(t *testing.T) {
+	for name, harm := range map[string]func(s *Store, a, b []byte) error{
+		"a bit": func(s *Store, a, _ []byte) error {
+			v := value(s, a)
+			v[len(v)-1] ^= 4
+			return s.set(2, a, v)
+		},
+		"the kind": func(s *Store, a, _ []byte) error {
+			v := value(s, a)
+			v[0]++
+			return s.set(2, a, v)
+		},
+		"exchanged": func(s *Store, a, b []byte) error {
+			va, vb := value(s, a), value(s, b)
+			return errors.Join(s.set(2, a, vb), s.set(2, b, va))
+		},
+		"cut short":   func(s *Store, a, _ []byte) error { return s.set(2, a, value(s, a)[:20]) },
+		"cut shorter": func(s *Store, a, _ []byte) error { return s.set(2, a, value(s, a)[:5]) },
+		"longer":      func(s *Store, a, _ []byte) error { return s.set(2, a, append(value(s, a), 0)) },
+		"removed": func(s *Store, a, _ []byte) error {
+			txn := s.db.NewTransactionAt(2, true)
+			defer txn.Discard()
+			return errors.Join(txn.Delete(a), txn.CommitAt(2, nil))
+		},
+		"hashed anew": func(s *Store, a, _ []byte) error { // only the root of the region tells
+			v := value(s, a)
+			v[len(v)-1] ^= 4
+			h := header(a[:chunkPrefix], v[0], v[chunkHeader:])
+			return s.set(2, a, append(h[:], v[chunkHeader:]...))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustOpen(t, small(t.TempDir()))
+			mustStep(t, s, 1, 1)
+			w, err := s.Write(2, 0, []uint64{1}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 3 {
+				if err := w.Put(5, byte(i), []byte(strings.Repeat("x", 100+i))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Describe(RegionPart{Region: 5, Base: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			read := func() error {
+				return s.Read(2, 0, 5, func(uint64, byte, []byte) error { return nil })
+			}
+			if err := read(); err != nil {
+				t.Fatal(err)
+			}
+			key := func(i uint32) []byte { return append(increment{2, 0}.chunkKey(5, i), 0, 0) }
+			if err := harm(s, key(1), key(2)); err != nil {
+				t.Fatal(err)
+			}
+			e := as[*DamageError](read())
+			if e == nil || e.Number != 2 || e.Part != 0 || e.Region != 5 || e.Chunk != 1 && name != "hashed anew" {
+				t.Errorf("the error is %v", e)
+			}
+		})
+	}
+}
+
+// value returns the value of a key.
+func value(s *Store, key []byte) []byte {
+	txn := s.db.NewTransactionAt(1<<62, false)
+	defer txn.Discard()
+	item, err := txn.Get(key)
+	if err != nil {
+		return nil
+	}
+	v, _ := item.ValueCopy(nil)
+	return v
+}

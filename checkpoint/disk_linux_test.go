@@ -160,8 +160,12 @@ func TestFault18DiskFillsUp(t *testing.T) {
 	o := Options{Dir: filepath.Join(disk, "s"), Reserve: 32 << 20}
 	s := mustOpen(t, o)
 	mustStep(t, s, 1, 3)
-	filler := fill(t, disk, 60<<20)
-	for round := range 2 {
+	filler := fill(t, disk, 56<<20)
+	rounds := 1
+	if long() {
+		rounds = 10
+	}
+	for round := range rounds {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
 		hog := filepath.Join(disk, "hog")

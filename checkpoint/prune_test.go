@@ -146,3 +146,50 @@ func TestRetention(t *testing.T) {
 		}
 	})
 }
+
+// TestNoCompactionUnderAWriter prunes while a part is written: the writer goes on undisturbed.
+func TestNoCompactionUnderAWriter(t *testing.T) {
+	s := mustOpen(t, small(t.TempDir()))
+	for n := uint64(1); n <= 12; n++ {
+		mustStep(t, s, n, 3)
+	}
+	before := len(s.dead)
+	if before == 0 {
+		t.Fatal("nothing is to be compacted")
+	}
+	w, err := s.Write(13, 0, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const chunks = 200
+	for i := range chunks {
+		if i%50 == 10 {
+			if _, err := s.Prune(1, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Put(0, byte(i), make([]byte, 20_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.dead) < before {
+		t.Errorf("%d increments are dead, of %d before", len(s.dead), before)
+	}
+	if err := w.Describe(RegionPart{Region: 0, Base: 13}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(manifest(13, 12, nil, p)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Prune(1, 0); err != nil || len(s.dead) != 0 {
+		t.Errorf("%d increments are still dead, %v", len(s.dead), err)
+	}
+	got := 0
+	if err := s.Read(13, 0, 0, func(uint64, byte, []byte) error { got++; return nil }); err != nil || got != chunks {
+		t.Errorf("%d chunks are read, %v", got, err)
+	}
+}
