@@ -510,3 +510,26 @@ func (t *tape) Observe(obs []sim.Observation) error {
 	}
 	return nil
 }
+
+// Retrieve implements control.Executor.
+func (e *executor) Retrieve() {
+	e.w.fail("%s is to restore a checkpoint, and none was taken", e.p.boot)
+}
+
+// TakeRestored implements control.Executor.
+func (e *executor) TakeRestored(from int, _ []byte, _ bool) error {
+	return fmt.Errorf("member %d restores a checkpoint, and none was taken", from)
+}
+
+// Checkpoint implements control.Executor.
+func (e *executor) Checkpoint(n uint64, _ sim.Time, _ int) {
+	e.p.put(item{input: control.Saved{Epoch: e.share.job.Epoch, Number: n, Err: "this node keeps no checkpoints"}})
+}
+
+// Abandon implements control.Executor.
+func (e *executor) Abandon(uint64) {}
+
+// Committed implements control.Executor.
+func (e *executor) Committed(n uint64, _ []control.Checkpoint) {
+	e.w.fail("%s is told that checkpoint %d is committed, and none was taken", e.p.boot, n)
+}

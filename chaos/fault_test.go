@@ -80,12 +80,12 @@ func (p *plan) again(r *stream, n int, within time.Duration, f fault) {
 	}
 }
 
-// noneLost fails where a job was lost.
+// noneLost fails where a job went back.
 func noneLost(t *testing.T, list []*world) {
 	t.Helper()
 	for _, w := range list {
-		if w.lost > 0 {
-			t.Errorf("seed %d: %d jobs were lost", w.seed, w.lost)
+		if w.recoveries > 0 {
+			t.Errorf("seed %d: a job went back %d times", w.seed, w.recoveries)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestFault09StoppedAndWokenUp(t *testing.T) {
 			p.again(r, 1, 300*time.Millisecond, fault{kind: pause, a: sceneLeaders + r.n(sceneWorkers), lasts: 30 * time.Second})
 		},
 	}.run(t)
-	some(t, list, "jobs lost with the node", func(w *world) uint64 { return w.lost })
+	some(t, list, "recoveries", func(w *world) uint64 { return w.recoveries })
 	some(t, list, "messages of an old epoch refused", func(w *world) uint64 {
 		return w.refused(func(c control.AgentCounts) uint64 { return c.OtherEpoch })
 	})
@@ -145,7 +145,7 @@ func TestFault29Zombie(t *testing.T) {
 			p.again(r, 1, 300*time.Millisecond, fault{kind: isolate, a: sceneLeaders + r.n(sceneWorkers), lasts: 20 * time.Second})
 		},
 	}.run(t)
-	some(t, list, "jobs lost with the node", func(w *world) uint64 { return w.lost })
+	some(t, list, "recoveries", func(w *world) uint64 { return w.recoveries })
 	some(t, list, "messages of an old epoch refused", func(w *world) uint64 {
 		return w.refused(func(c control.AgentCounts) uint64 { return c.OtherEpoch })
 	})

@@ -387,9 +387,9 @@ func (p *process) perform(outputs []control.Output) {
 		case control.Send:
 			p.send(out)
 		case control.Propose:
-			p.w.truth.proposed(p, &out.Command)
 			p.w.log.propose(p.i, out.Command)
 		case control.Note:
+			p.w.truth.noted(p, out.Text)
 			p.w.note("%s notes: %s %v", p.boot, out.Text, out.Fields)
 		}
 	}

@@ -21,44 +21,35 @@ func (w *world) judge(before, after *control.State) {
 			w.fail("%s ended, which nobody wants", job.ID)
 			return
 		}
-		lost := false
 		if job.Phase == control.Failed {
-			if lost = w.judgeFailed(job, x); lost {
-				w.lost++
-			} else {
-				w.failed++
-			}
+			w.failed++
+			w.judgeFailed(job, x)
 		} else {
 			w.judgeDone(job, x)
 		}
-		w.user.ended(job, lost)
+		x.done = true
+	}
+	w.judgeRecovery(before, after)
+}
+
+// judgeRecovery counts epochs after the first.
+func (w *world) judgeRecovery(before, after *control.State) {
+	job := after.Current()
+	if job == nil {
+		return
+	}
+	if was := before.Job(job.ID); was != nil && was.Epoch != 0 && was.Epoch != job.Epoch {
+		w.recoveries++
 	}
 }
 
-// judgeFailed reports whether a job failed for the loss of a node, rather than for a failure of its model.
-func (w *world) judgeFailed(job *control.Job, x *wanted) (lost bool) {
+// judgeFailed judges a job that failed.
+func (w *world) judgeFailed(job *control.Job, x *wanted) {
 	if job.Result != nil {
 		w.judgeModel(job, x)
-		return false
-	}
-	name, rest, ok := strings.Cut(strings.TrimPrefix(job.Reason, "node "), " ")
-	m := -1
-	for i, n := range job.Members {
-		if ok && n == name {
-			m = i
-		}
-	}
-	switch {
-	case m < 0:
-	case strings.Contains(rest, "was last heard") || strings.Contains(rest, "was never heard"):
-		return true // judged when it was proposed
-	case strings.Contains(rest, "was restarted") || strings.Contains(rest, "was replaced"):
-		if h := w.hosts[w.byName(name)]; h.p == nil || h.p.boot != job.Boots[m] {
-			return true
-		}
+		return
 	}
 	w.fail("%s failed without need: %s", job.ID, job.Reason)
-	return true
 }
 
 // judgeModel judges a job that failed since its model did.
@@ -131,29 +122,21 @@ func (w *world) outcomeOf(job *control.Job, x *wanted) (*outcome, *reference) {
 // wellFor is how long a node may be well without being heard: links and pings need some time.
 const wellFor = 2 * time.Second
 
-// proposed judges a command when a coordinator proposes it: a node that it calls lost must have been
-// silent for so long, and not because it was not listened to.
-func (t *truth) proposed(p *process, c *control.Command) {
-	e := c.End
-	if e == nil || e.Phase != control.Failed || e.Result != nil {
-		return
-	}
-	name, rest, _ := strings.Cut(strings.TrimPrefix(e.Reason, "node "), " ")
+// noted judges what a coordinator tells: a node that it calls lost must have been silent for so long, and not
+// because it was not listened to.
+func (t *truth) noted(p *process, text string) {
+	name, rest, _ := strings.Cut(strings.TrimPrefix(text, "node "), " ")
 	m := t.w.byName(name)
-	if m < 0 || !strings.Contains(rest, "was last heard") && !strings.Contains(rest, "was never heard") {
+	if m < 0 || !strings.Contains(rest, "the job goes back") || !strings.Contains(rest, "was last heard") && !strings.Contains(rest, "was never heard") {
 		return
 	}
-	if t.verdict == e.Reason {
-		return // proposed again, since it does not see it in the log yet
-	}
-	t.verdict = e.Reason
 	now, cfg := t.w.now, &t.w.settings.config
 	silent := now - t.heard[p.i][m]
 	least := scaled(cfg.LostAfter, 1/p.rate) - scaled(cfg.SilentAfter, float64(p.jolts)/p.rate)
 	if silent < least-t.w.settings.tick {
-		t.w.fail("%s calls %s lost, which it heard %v ago: %s", p.boot, name, silent, e.Reason)
+		t.w.fail("%s calls %s lost, which it heard %v ago: %s", p.boot, name, silent, text)
 	}
 	if since := t.well[p.i][m]; since >= 0 && min(now-since, silent) > wellFor {
-		t.w.fail("%s calls %s lost, which has run and been reachable for %v: %s", p.boot, name, now-since, e.Reason)
+		t.w.fail("%s calls %s lost, which has run and been reachable for %v: %s", p.boot, name, now-since, text)
 	}
 }

@@ -26,9 +26,9 @@ type Result struct {
 
 // Counts tell what happened in runs, so that one sees what they test.
 type Counts struct {
-	// Nodes and jobs that were wanted; Epochs in which they ran, with Members; jobs Lost with a node, and
-	// those that Failed as their model does.
-	Nodes, Jobs, Epochs, Members, Lost, Failed uint64
+	// Nodes and jobs that were wanted; Epochs in which they ran, with Members; Recoveries are the epochs after
+	// the first of a job; jobs that Failed as their model does.
+	Nodes, Jobs, Epochs, Members, Recoveries, Failed uint64
 	// Faults, of which Crashes; Elections of the log; Takeovers of a job by another coordinator, in the
 	// middle of a cut, and at the end of the run.
 	Faults, Crashes, Elections, Takeovers, MidCut, AtEnd uint64
@@ -48,7 +48,7 @@ func (c *Counts) Add(o *Counts) {
 
 func (c *Counts) all() []*uint64 {
 	return []*uint64{
-		&c.Nodes, &c.Jobs, &c.Epochs, &c.Members, &c.Lost, &c.Failed,
+		&c.Nodes, &c.Jobs, &c.Epochs, &c.Members, &c.Recoveries, &c.Failed,
 		&c.Faults, &c.Crashes, &c.Elections, &c.Takeovers, &c.MidCut, &c.AtEnd,
 		&c.Frames, &c.FramesLost, &c.Repeated, &c.Damaged, &c.Turns, &c.Bounds, &c.Cuts,
 	}
@@ -73,7 +73,7 @@ func play(seed uint64, s *settings, p *plan, m *Mutant, refs *references) *Resul
 func (w *world) count(c *Counts) {
 	t := w.truth
 	*c = Counts{
-		Nodes: uint64(len(w.hosts)), Jobs: uint64(len(w.user.wanted)), Epochs: uint64(len(t.list)), Lost: w.lost, Failed: w.failed,
+		Nodes: uint64(len(w.hosts)), Jobs: uint64(len(w.user.wanted)), Epochs: uint64(len(t.list)), Recoveries: w.recoveries, Failed: w.failed,
 		Faults: uint64(len(w.plan.faults)), Elections: uint64(w.log.elections), Takeovers: t.takeovers, MidCut: t.midCut, AtEnd: t.atEnd,
 		Frames: w.net.frames, FramesLost: w.net.lost, Repeated: w.net.twice, Damaged: w.net.harmed,
 		Turns: t.turns, Bounds: t.granted, Cuts: t.cuts,

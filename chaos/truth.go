@@ -24,8 +24,6 @@ type truth struct {
 	progressAt             time.Duration
 	// granted counts bounds that were checked, cuts those completed.
 	granted, cuts uint64
-	// verdict is the last reason that a coordinator gave for a job that is lost.
-	verdict string
 	// takeovers counts how often another coordinator took over a job, midCut and atEnd how often while a
 	// cut was under way, or the end.
 	takeovers, midCut, atEnd uint64

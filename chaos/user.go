@@ -10,7 +10,7 @@ import (
 	"github.com/simnode/simnode/control"
 )
 
-// user submits jobs, submits those again that were lost with a node, and pauses and stops them.
+// user submits jobs, and pauses and stops them.
 type user struct {
 	w    *world
 	r    *stream
@@ -29,13 +29,9 @@ type wanted struct {
 	job string
 	// sought is the key of the command that submits it.
 	sought  string
-	tries   int
 	stopped bool
 	done    bool
 }
-
-// mostTries bounds how often a job is submitted.
-const mostTries = 20
 
 func newUser(w *world, seed uint64) *user {
 	u := &user{w: w, r: newStream(seed, streamUser)}
@@ -67,10 +63,6 @@ func (u *user) satisfied() bool {
 }
 
 func (u *user) submit(x *wanted) {
-	if x.tries++; x.tries > mostTries {
-		u.w.fail("a job was lost %d times", mostTries)
-		return
-	}
 	x.job = ""
 	x.sought = u.ask(control.Command{Submit: &control.Submit{
 		Name: "chaos", Bundle: hashOf(x.spec.bundle()), Spec: control.Spec{Regions: x.regions, Nodes: x.nodes},
@@ -135,16 +127,6 @@ func (u *user) learned(answer control.Answered) {
 			u.w.after(0, func() { u.submit(x) })
 		}
 	}
-}
-
-// ended takes in how a job ended; lost says that it must be submitted again.
-func (u *user) ended(job *control.Job, lost bool) {
-	x := u.of(job)
-	if !lost {
-		x.done = true
-		return
-	}
-	u.w.after(u.r.in(0, time.Second), func() { u.submit(x) })
 }
 
 // of returns what a job is wanted for.

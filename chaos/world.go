@@ -37,8 +37,9 @@ type world struct {
 	ambushes int
 
 	steps uint64
-	// lost and failed count jobs that were lost with a node, and that failed as their model does.
-	lost, failed uint64
+	// recoveries count epochs that a job began after the loss of a member, failed the jobs that failed as
+	// their model does.
+	recoveries, failed uint64
 	// wrong is the first thing that was found wrong; wrongStep and wrongAt when.
 	wrong     string
 	wrongStep uint64

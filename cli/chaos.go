@@ -91,7 +91,7 @@ type chaosJSON struct {
 type chaosCountsJSON struct {
 	Nodes      uint64 `json:"nodes"`
 	Jobs       uint64 `json:"jobs"`
-	Lost       uint64 `json:"jobs_lost"`
+	Recoveries uint64 `json:"recoveries"`
 	Failed     uint64 `json:"jobs_failed"`
 	Faults     uint64 `json:"faults"`
 	Crashes    uint64 `json:"crashes"`
@@ -128,7 +128,7 @@ func (e *env) tellChaos(r *chaos.Report, first uint64, asJSON bool) error {
 	c := &r.Counts
 	fmt.Fprintf(&b, "%d seeds from %d on (%d twice), %d went wrong\n", r.Seeds, first, r.Again, len(r.Findings))
 	fmt.Fprintf(&b, "%d steps, %v of simulated time in %v\n", r.Steps, r.Time.Round(time.Second), r.Elapsed.Round(time.Millisecond))
-	fmt.Fprintf(&b, "%d nodes, %d jobs (%d lost with a node, %d failed as their model does), %d cuts\n", c.Nodes, c.Jobs, c.Lost, c.Failed, c.Cuts)
+	fmt.Fprintf(&b, "%d nodes, %d jobs (%d recoveries, %d failed as their model does), %d cuts\n", c.Nodes, c.Jobs, c.Recoveries, c.Failed, c.Cuts)
 	fmt.Fprintf(&b, "%d faults, %d crashes, %d elections, %d takeovers\n", c.Faults, c.Crashes, c.Elections, c.Takeovers)
 	fmt.Fprintf(&b, "%d frames (%d lost), %d turns, %d bounds checked\n", c.Frames, c.FramesLost, c.Turns, c.Bounds)
 	_, err := fmt.Fprint(e.stdout, b.String())
@@ -140,7 +140,7 @@ func newChaosJSON(r *chaos.Report, first uint64) *chaosJSON {
 	out := &chaosJSON{
 		Seed: first, Seeds: r.Seeds, Twice: r.Again, Steps: r.Steps, Seconds: r.Time.Seconds(), Wall: r.Elapsed.Seconds(),
 		Counts: chaosCountsJSON{
-			c.Nodes, c.Jobs, c.Lost, c.Failed, c.Faults, c.Crashes, c.Elections, c.Takeovers, c.Frames, c.FramesLost, c.Turns, c.Bounds, c.Cuts,
+			c.Nodes, c.Jobs, c.Recoveries, c.Failed, c.Faults, c.Crashes, c.Elections, c.Takeovers, c.Frames, c.FramesLost, c.Turns, c.Bounds, c.Cuts,
 		},
 		Findings: []chaosFindingJSON{},
 	}

@@ -19,6 +19,8 @@ func (r *run) setCap(t sim.Time) {
 		r.stopAt = (t - t%sim.Time(every)).Add(every)
 		r.cap = min(r.cap, r.stopAt)
 	}
+	r.cap = min(r.cap, r.saveCap(t))
+	r.saves.pressed = false
 	r.limit = -1
 }
 
@@ -29,15 +31,19 @@ func (c *Coordinator) advance() {
 	if r.job.Phase == Initialising {
 		c.propose(fmt.Sprintf("running/%s/%d", r.job.ID, r.job.Epoch), Command{Move: &Move{Job: r.job.ID, To: Running, Epoch: r.job.Epoch}})
 	}
-	r.restrain()
+	if c.suspended() {
+		return
+	}
 	floor := r.solver.Floor()
+	c.schedule(floor)
+	r.restrain()
 	switch {
 	case r.failure != nil:
 		if floor > r.failure.Time {
 			c.finishAt(r.failure.Time, EndFailed, r.failure.Text)
 			return
 		}
-	case floor < r.cap || r.braked:
+	case floor < r.cap || r.held(floor):
 	case r.stopAt <= floor && r.stopAt < r.shape.End && r.stopAsked():
 		c.finishAt(r.stopAt, EndStopped, "")
 		return
@@ -48,6 +54,7 @@ func (c *Coordinator) advance() {
 		}
 		c.finishAt(at, how, "")
 		return
+	case r.saves.due && !r.ready(): // the log is about to give it a number
 	case r.solver.Drained():
 		c.openCut(floor)
 		return
@@ -75,7 +82,8 @@ func (r *run) restrain() {
 		// The region farthest ahead may have run up to the largest bound given: all stop there.
 		r.halted, r.cap = true, min(r.cap, r.reach())
 	}
-	braked := r.job.Phase == Paused
+	r.press()
+	braked := r.job.Phase == Paused || r.job.Phase == Suspending
 	for i := range r.members {
 		braked = braked || r.members[i].asides.Backlog
 	}
@@ -96,6 +104,12 @@ func (r *run) restrain() {
 		r.limit, r.stirred = limit, true
 		r.solver.Cap(limit)
 	}
+}
+
+// held reports whether a pause or a backlog keeps a run from going past its cap. A checkpoint it does not, and
+// a job to be suspended that is at its end ends.
+func (r *run) held(floor sim.Time) bool {
+	return r.braked && (!r.saves.pressed || floor >= r.shape.End) && r.job.Phase != Suspending
 }
 
 // reach returns the largest bound given.
@@ -156,6 +170,7 @@ func (c *Coordinator) openCut(t sim.Time) {
 	r.cut++
 	r.cutAt, r.step = t, cutting
 	c.counts.Cuts++
+	c.openSave()
 	c.ask()
 }
 
@@ -171,6 +186,9 @@ func (c *Coordinator) reopen() {
 	if err := r.solver.Reopen(r.cutAt, nil, next); err != nil {
 		c.fail(fmt.Sprintf("engine fault: %v; please report it", err))
 		return
+	}
+	if r.cutSaving.Save > 0 {
+		c.sendFloor(r.cutAt)
 	}
 	r.setCap(r.cutAt)
 	r.braked, r.stirred, r.step = false, true, going
@@ -232,7 +250,23 @@ func (c *Coordinator) fail(reason string) {
 	if r.step == ending {
 		return
 	}
+	r.end, r.step = c.failed(r.job, reason), ending
+}
+
+func (c *Coordinator) failed(job *Job, reason string) *End {
 	reason = reason[:min(len(reason), maxText)]
-	r.end, r.step = &End{Job: r.job.ID, Epoch: r.job.Epoch, Phase: Failed, Reason: reason}, ending
-	c.note(Alarm, reason, "job", r.job.ID)
+	if c.waiting != reason {
+		c.waiting = reason
+		c.note(Alarm, reason, "job", job.ID)
+	}
+	return &End{Job: job.ID, Epoch: job.Epoch, Phase: Failed, Reason: reason}
+}
+
+// failJob ends a job that nobody may be running.
+func (c *Coordinator) failJob(job *Job, reason string) {
+	if c.run != nil {
+		c.fail(reason)
+		return
+	}
+	c.propose(fmt.Sprintf("end/%s/%d", job.ID, job.Epoch), Command{End: c.failed(job, reason)})
 }

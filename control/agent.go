@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,6 +60,8 @@ const (
 	Going Stage = "running"
 	// AtCut has begun a cut and has no grants beyond it.
 	AtCut Stage = "at a cut"
+	// Restoring reads the checkpoint that the epoch begins from, or waits for what others read.
+	Restoring Stage = "restoring a checkpoint"
 	// Finishing ends the run.
 	Finishing Stage = "ending the run"
 	// Wrecked cannot go on.
@@ -93,7 +96,7 @@ func (a *Agent) Step(now time.Duration, in Input) []Output {
 		a.tick()
 	case Prepared:
 		if s := a.at(in.Epoch); s != nil && s.stage == Preparing {
-			a.prepared(in.Err)
+			a.prepared(in)
 		}
 	case Progress:
 		if s := a.at(in.Epoch); s != nil {
@@ -107,6 +110,22 @@ func (a *Agent) Step(now time.Duration, in Input) []Output {
 	case Recording:
 		if s := a.at(in.Epoch); s != nil && s.stage == Finishing {
 			a.recording(in)
+		}
+	case RestorePiece:
+		if s := a.at(in.Epoch); s != nil && s.works() {
+			a.restorePiece(in)
+		}
+	case RestoreEnded:
+		if s := a.at(in.Epoch); s != nil && s.works() {
+			a.restoreEnded(in)
+		}
+	case Unreadable:
+		if s := a.at(in.Epoch); s != nil && s.works() {
+			a.unreadable(in)
+		}
+	case Saved:
+		if s := a.at(in.Epoch); s != nil && s.works() {
+			a.saved(in)
 		}
 	}
 	return a.out
@@ -143,14 +162,18 @@ func (a *Agent) tell(m Message) {
 func (a *Agent) follow(state *State) {
 	a.state = state
 	job := state.Current()
-	if job != nil && job.Epoch == 0 {
+	if job != nil && (job.Epoch == 0 || job.Away) {
 		job = nil
 	}
 	if s := a.share; s != nil && (job == nil || job.Epoch != s.epoch) {
 		a.drop(s)
 	}
-	if a.share == nil && job != nil {
+	switch {
+	case job == nil:
+	case a.share == nil:
 		a.join(job)
+	default:
+		a.committed(job)
 	}
 	a.hearEarly()
 }
@@ -163,6 +186,9 @@ func (a *Agent) drop(s *share) {
 	reason := "the job is forgotten"
 	if job := a.state.Job(s.job.ID); job != nil {
 		reason = "the job is " + string(job.Phase)
+		if job.Epoch != s.epoch {
+			reason += fmt.Sprintf(" in epoch %d", job.Epoch)
+		}
 		if job.Reason != "" {
 			reason += ": " + job.Reason
 		}
@@ -222,6 +248,8 @@ func weight(m Message) int {
 		return len(m.Data)
 	case *Final:
 		return len(m.Data)
+	case *Restored:
+		return len(m.Data)
 	case *Grants:
 		return 64 * len(m.Grants)
 	}
@@ -240,7 +268,7 @@ func (a *Agent) hearEarly() {
 // node that they are sent to.
 func ForCoordinator(m Message) bool {
 	switch m.(type) {
-	case *Frozen, *Full, *Report, *CutDone, *Recorded, *Broken, *Pong:
+	case *Frozen, *Full, *Report, *CutDone, *Recorded, *Broken, *Pong, *Retrieved, *Unfit, *Stored:
 		return true
 	}
 	return false
@@ -258,7 +286,7 @@ func (a *Agent) hear(h Heard) {
 		a.counts.OtherEpoch++
 	default:
 		switch m := h.Message.(type) {
-		case *Batch, *Parcel, *Observed, *Final:
+		case *Batch, *Parcel, *Observed, *Final, *Restored:
 			a.hearMember(h)
 		case *Assume:
 			a.assume(h.From, m)
@@ -289,7 +317,11 @@ func (a *Agent) hearCoordinator(h Heard) {
 	case *Grants:
 		a.grants(m)
 	case *Cut:
-		a.hearCut(m.Number, m.At)
+		a.hearCut(m.Number, m.At, m.Saving)
+	case *Retrieve:
+		a.retrieve()
+	case *Abandon:
+		a.abandon(m.Number)
 	case *Floor:
 		if s.me == s.job.Recorder {
 			a.try(a.exec.Floor(m.At, m.Frames))
@@ -301,10 +333,10 @@ func (a *Agent) hearCoordinator(h Heard) {
 
 func (a *Agent) pong(to string, ping *Ping) {
 	if s := a.share; s.stage == Replaced {
-		a.send(to, &Broken{ping.Header, a.replaced()})
+		a.send(to, &Broken{Header: ping.Header, Reason: a.replaced()})
 		return
 	}
-	a.send(to, &Pong{ping.Header, string(a.share.stage)})
+	a.send(to, &Pong{ping.Header, string(a.share.doing())})
 }
 
 func (a *Agent) replaced() string {
@@ -335,6 +367,8 @@ func (a *Agent) hearMember(h Heard) {
 		a.observed(from, m)
 	case *Final:
 		a.final(from, m)
+	case *Restored:
+		a.takeRestored(from, m)
 	}
 }
 
@@ -347,9 +381,15 @@ func (a *Agent) tick() {
 // try wrecks the share if the executor failed, and reports whether it did not.
 func (a *Agent) try(err error) bool {
 	if err != nil {
-		a.wreck(err.Error())
+		a.wreckBy(err)
 	}
 	return err == nil
+}
+
+func (a *Agent) wreckBy(err error) {
+	var unable *Unable
+	a.share.elsewhere = errors.As(err, &unable)
+	a.wreck(err.Error())
 }
 
 // wreck ends this member's part in the job.
@@ -362,7 +402,7 @@ func (a *Agent) wreck(reason string) {
 		a.exec.Hold(true)
 	}
 	s.stage, s.reason = Wrecked, reason
-	a.tell(&Broken{s.header(), reason})
+	a.tell(&Broken{s.header(), reason, s.elsewhere})
 }
 
 // AgentStatus is what an Agent does at a moment.
@@ -382,6 +422,12 @@ type AgentStatus struct {
 	// Cut is the last cut begun, CutAt its time.
 	Cut   uint64
 	CutAt sim.Time
+	// Save is the last checkpoint begun, SaveAt its time, SaveOpen that it is neither committed nor given up.
+	Save     uint64
+	SaveAt   sim.Time
+	SaveOpen bool
+	// Restored says that what the epoch began from is in.
+	Restored bool
 	// Held is the largest bound that each region was granted by a coordinator, 0 for those of others.
 	Held []sim.Time
 	// Early is how many messages of an epoch yet to come are kept.
@@ -397,9 +443,10 @@ func (a *Agent) Status() AgentStatus {
 		return AgentStatus{Stage: Idle, Early: len(a.early)}
 	}
 	return AgentStatus{
-		Stage: s.stage, Job: s.job.ID, Epoch: s.epoch, Member: s.me, Recorder: s.job.Recorder,
+		Stage: s.doing(), Job: s.job.ID, Epoch: s.epoch, Member: s.me, Recorder: s.job.Recorder,
 		Term: s.term, Coordinator: s.coordinator,
 		Sent: append([]uint64(nil), s.sent...), Received: append([]uint64(nil), s.got...), Observed: s.asides.Observed,
+		Save: s.save.number, SaveAt: s.save.at, SaveOpen: s.save.open, Restored: s.restored,
 		Cut: s.cut.number, CutAt: s.cut.at, Held: append([]sim.Time(nil), s.held...), Early: len(a.early), Reason: s.reason,
 	}
 }

@@ -52,6 +52,14 @@ func (s *State) apply(cmd *Command) (job string, err error) {
 		return cmd.Start.Job, s.start(cmd.Start)
 	case cmd.Move != nil:
 		return cmd.Move.Job, s.move(cmd.Move)
+	case cmd.Begin != nil:
+		return cmd.Begin.Job, s.begin(cmd.Begin)
+	case cmd.Commit != nil:
+		return cmd.Commit.Job, s.commit(cmd.Commit)
+	case cmd.Save != nil:
+		return cmd.Save.Job, s.save(cmd.Save)
+	case cmd.Recover != nil:
+		return cmd.Recover.Job, s.recover(cmd.Recover)
 	}
 	return cmd.End.Job, s.end(cmd.End)
 }
@@ -257,6 +265,12 @@ func (s *State) move(c *Move) error {
 	if c.To == Stopping && j.Epoch == 0 {
 		j.Phase, j.Reason = Done, "stopped before it began"
 	}
+	if c.To == Stopping && j.Away {
+		j.Phase, j.Reason = Done, "stopped while it was suspended"
+	}
+	if c.To == Suspended {
+		j.Away = true
+	}
 	s.put(j)
 	return nil
 }
@@ -264,11 +278,15 @@ func (s *State) move(c *Move) error {
 func movable(j *Job, c *Move) bool {
 	switch c.To {
 	case Running:
-		return c.Epoch == 0 && j.Phase == Paused || c.Epoch != 0 && c.Epoch == j.Epoch && j.Phase == Initialising
+		return c.Epoch == 0 && (j.Phase == Paused || j.Phase == Suspended) || c.Epoch != 0 && c.Epoch == j.Epoch && j.Phase == Initialising
 	case Paused:
 		return j.Phase == Running
 	case Stopping:
-		return j.Phase == Initialising || j.Phase == Running || j.Phase == Paused
+		return !j.Phase.Ended() && j.Phase != Stopping
+	case Suspending:
+		return j.Phase == Running || j.Phase == Paused
+	case Suspended:
+		return j.Phase == Suspending && c.Epoch != 0 && c.Epoch == j.Epoch && len(j.Checkpoints) > 0
 	}
 	return false
 }
@@ -292,7 +310,8 @@ func (s *State) end(c *End) error {
 // check reports what is wrong with a command whatever the state.
 func (c *Command) check() error {
 	n := 0
-	for _, set := range []bool{c.Found != nil, c.Upload != nil, c.Submit != nil, c.Start != nil, c.Move != nil, c.End != nil} {
+	for _, set := range []bool{c.Found != nil, c.Upload != nil, c.Submit != nil, c.Start != nil, c.Move != nil, c.End != nil,
+		c.Begin != nil, c.Commit != nil, c.Save != nil, c.Recover != nil} {
 		if set {
 			n++
 		}
@@ -314,6 +333,14 @@ func (c *Command) check() error {
 		return c.Start.check()
 	case c.Move != nil:
 		return checkText("job", c.Move.Job, 1, 64)
+	case c.Begin != nil:
+		return c.Begin.check()
+	case c.Commit != nil:
+		return c.Commit.check()
+	case c.Save != nil:
+		return checkText("job", c.Save.Job, 1, 64)
+	case c.Recover != nil:
+		return c.Recover.check()
 	}
 	return c.End.check()
 }
@@ -374,7 +401,7 @@ func (s *Spec) Check() error {
 	if total > maxText || len(s.Set) > 4096 {
 		return fmt.Errorf("%d settings of %d bytes in all for a run: 4096 of %d bytes are the most", len(s.Set), total, maxText)
 	}
-	return nil
+	return s.Checkpoints.check()
 }
 
 func (c *Start) check() error {

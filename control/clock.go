@@ -22,11 +22,17 @@ func (c *clock) step(now time.Duration) {
 func (c Config) withDefaults() Config {
 	c.PingEvery = orDefault(c.PingEvery, 250*time.Millisecond)
 	c.SilentAfter = orDefault(c.SilentAfter, 2*time.Second)
-	c.LostAfter = orDefault(c.LostAfter, 10*time.Second)
+	c.LostAfter = orDefault(c.LostAfter, 3*time.Second)
 	c.GoneAfter = orDefault(c.GoneAfter, time.Minute)
 	c.AskEvery = orDefault(c.AskEvery, time.Second)
 	c.FloorEvery = orDefault(c.FloorEvery, 50*time.Millisecond)
 	c.ExpectedNodes = max(c.ExpectedNodes, 1)
+	c.SaveWait = orDefault(c.SaveWait, 5*time.Minute)
+	c.RetryAfter = orDefault(c.RetryAfter, 10*time.Second)
+	c.HolderWait = orDefault(c.HolderWait, 2*time.Minute)
+	if c.MostRecoveries <= 0 {
+		c.MostRecoveries = 10
+	}
 	return c
 }
 

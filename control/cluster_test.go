@@ -41,6 +41,7 @@ type toyCluster struct {
 	term   uint64
 	leader int // -1: none
 	held   map[string][]sim.Time
+	epochs map[string]uint64
 	wrong  string
 	steps  int
 	tally  map[string]int
@@ -53,6 +54,10 @@ type toyCluster struct {
 	harsh bool
 	// gather says that coordinators take what comes to them several at once.
 	gather bool
+	// disks of the nodes by name.
+	disks map[string]*toyDisk
+	// crashes is how many processes are still to be killed, saves how often a user asks for a checkpoint.
+	crashes, saves int
 	// stuck links keep what is sent on them.
 	stuck map[[2]int]bool
 }
@@ -64,16 +69,21 @@ func (c *toyCluster) fail(format string, args ...any) {
 }
 
 func newToyCluster(m *toyModel, names []string, roles []Role, cfg Config) *toyCluster {
-	c := &toyCluster{cfg: cfg, links: map[[2]int][][]byte{}, leader: -1, latest: &State{}, held: map[string][]sim.Time{}, tally: map[string]int{}}
+	c := &toyCluster{cfg: cfg, links: map[[2]int][][]byte{}, leader: -1, latest: &State{}, held: map[string][]sim.Time{}, epochs: map[string]uint64{}, tally: map[string]int{}, disks: map[string]*toyDisk{}}
 	for i, name := range names {
 		model := *m
 		n := &toyNode{name: name, role: roles[i], boot: "1"}
-		n.exec = &toyExecutor{model: &model, wrong: c.fail, input: func(in Input) { n.inputs = append(n.inputs, in) }}
+		c.disks[name] = &toyDisk{parts: map[[2]uint64][]byte{}}
+		n.exec = c.newExec(n, &model)
 		n.agent, n.coord = NewAgent(name, n.boot, cfg, n.exec), NewCoordinator(name, cfg)
 		n.state = &State{}
 		c.nodes = append(c.nodes, n)
 	}
 	return c
+}
+
+func (c *toyCluster) newExec(n *toyNode, m *toyModel) *toyExecutor {
+	return &toyExecutor{model: m, wrong: c.fail, input: func(in Input) { n.inputs = append(n.inputs, in) }, disks: c.disks, self: n.name}
 }
 
 // restart replaces the process of a node: it forgets all but the log.
@@ -83,9 +93,10 @@ func (c *toyCluster) restart(i int) {
 	n.gathered = nil
 	n.inputs, n.applied, n.state, n.leads, n.stopped = nil, 0, &State{}, false, false
 	model := *n.exec.model
-	n.exec = &toyExecutor{model: &model, wrong: c.fail, input: func(in Input) { n.inputs = append(n.inputs, in) }}
+	n.exec = c.newExec(n, &model)
 	n.agent, n.coord = NewAgent(n.name, n.boot, c.cfg, n.exec), NewCoordinator(n.name, c.cfg)
 	delete(c.held, n.name)
+	delete(c.epochs, n.name)
 	for j := range c.nodes {
 		delete(c.links, [2]int{i, j})
 		delete(c.links, [2]int{j, i})
@@ -109,7 +120,7 @@ func (c *toyCluster) give(i int, in Input) {
 		c.outputs(i, n.agent.Step(n.now, in))
 	}
 	switch in.(type) {
-	case Prepared, Progress, FinalPart, Recording:
+	case Prepared, Progress, FinalPart, Recording, RestorePiece, RestoreEnded, Unreadable, Saved:
 	default:
 		if c.gather {
 			n.gathered = append(n.gathered, in)
@@ -164,16 +175,60 @@ func (c *toyCluster) check(i int) {
 		return
 	}
 	for r, t := range before {
-		if s.Held[r] < t {
+		if c.epochs[n.name] == s.Epoch && s.Held[r] < t {
 			c.fail("bound of region %d at node %s went from %v to %v", r, n.name, t, s.Held[r])
 		}
 	}
-	c.held[n.name] = s.Held
+	if s.Epoch < c.epochs[n.name] {
+		c.fail("node %s went from epoch %d to %d", n.name, c.epochs[n.name], s.Epoch)
+	}
+	c.held[n.name], c.epochs[n.name] = s.Held, s.Epoch
 }
 
 func (c *toyCluster) commit(cmd Command) {
 	c.log = append(c.log, cmd)
-	c.latest, _ = c.latest.Apply(cmd)
+	before := c.latest
+	var answer Answered
+	c.latest, answer = before.Apply(cmd)
+	if answer.Error == "" && c.latest != before {
+		c.judge(before, &cmd)
+	}
+}
+
+// judge looks at what a command that was applied must have found.
+func (c *toyCluster) judge(before *State, cmd *Command) {
+	if cmd.Recover != nil {
+		c.tally["Recover"]++
+		if cmd.Recover.Restore != nil {
+			c.tally["recovered from a checkpoint"]++
+		}
+	}
+	if cmd.Commit == nil {
+		return
+	}
+	c.tally["Commit"]++
+	job := c.latest.Job(cmd.Commit.Job)
+	n := job.Newest()
+	if was := before.Job(job.ID).Newest(); was != nil && (n.Number <= was.Number || n.At < was.At || n.Epoch < was.Epoch) {
+		c.fail("checkpoint %d at %d of epoch %d after %d at %d of epoch %d", n.Number, n.At, n.Epoch, was.Number, was.At, was.Epoch)
+	}
+	for i := range n.Parts {
+		p := &n.Parts[i]
+		for _, name := range []string{p.Member, p.Partner} {
+			if name == "" {
+				continue
+			}
+			whole, ok := c.disks[name].parts[[2]uint64{n.Number, uint64(i)}]
+			if !ok {
+				c.fail("checkpoint %d is committed and part %d is not on node %s", n.Number, i, name)
+				return
+			}
+			size, rest := toyNumber(whole)
+			if hashOf(slices.Concat(rest[:size], rest[size:])) != p.Root {
+				c.fail("part %d of checkpoint %d on node %s is another one", i, n.Number, name)
+			}
+		}
+	}
 }
 
 // apply applies the next entry of the log at a node.
@@ -270,6 +325,9 @@ func (c *toyCluster) actions(most int) (list []toyAction) {
 		if n.applied < len(c.log) {
 			list = append(list, toyAction{"apply", func() { c.apply(i) }})
 		}
+		if n.exec.canWrite() {
+			list = append(list, toyAction{"write", func() { n.exec.write() }})
+		}
 		for _, r := range n.exec.runnable() {
 			list = append(list, toyAction{"turn", func() { n.exec.beginTurn(r, most) }})
 		}
@@ -308,6 +366,7 @@ func (c *toyCluster) tick(d time.Duration) {
 			if c.jump && n.applied%3 == 0 {
 				n.now += time.Duration(c.steps%7-3) * time.Hour
 			}
+			c.give(i, Members{c.members()})
 			c.give(i, Tick{})
 		}
 	}
@@ -417,7 +476,7 @@ func drawToy(r *rand.Rand) *toyModel {
 }
 
 func patient() Config {
-	return Config{LostAfter: time.Hour, GoneAfter: time.Hour, FloorEvery: time.Millisecond}
+	return Config{RetryAfter: 50 * time.Millisecond, LostAfter: time.Hour, GoneAfter: time.Hour, FloorEvery: time.Millisecond}
 }
 
 // drawCluster draws a cluster with a job.
@@ -434,10 +493,52 @@ func drawCluster(r *rand.Rand) (*toyCluster, *toyModel) {
 		}
 	}
 	c := newToyCluster(m, names, roles, patient())
+	spec := Spec{Regions: 1 + r.IntN(8), Nodes: workers}
+	if r.IntN(2) == 0 {
+		c.saves = 1 + r.IntN(4)
+	}
+	if r.IntN(3) == 0 {
+		spec.Checkpoints.EverySim = sim.Duration(2 + r.IntN(40))
+	}
+	if r.IntN(4) == 0 {
+		spec.Checkpoints.Every = int64(50 + r.IntN(1000))
+	}
+	spec.Checkpoints.KeepLast, spec.Checkpoints.KeepEvery = r.IntN(4), uint64(r.IntN(3))
 	for range 1 + r.IntN(4)/3 {
-		c.submit(Spec{Regions: 1 + r.IntN(8), Nodes: workers})
+		c.submit(spec)
+	}
+	if r.IntN(2) == 0 {
+		c.crashes = 1 + r.IntN(4)
 	}
 	return c, m
+}
+
+// saveActions are checkpoints that a user asks for, and disks that fail to write one.
+func (c *toyCluster) saveActions(pick func(int) int) (list []toyAction) {
+	if c.saves > 0 {
+		list = append(list, toyAction{"save", func() {
+			c.saves--
+			if job := c.latest.Current(); job != nil {
+				c.commit(Command{Key: fmt.Sprint("save", c.saves), Save: &Save{Job: job.ID}})
+			}
+		}})
+		if pick(2) == 0 {
+			list = append(list, toyAction{"failing disk", func() { c.nodes[pick(len(c.nodes))].exec.failSave = true }})
+		}
+	}
+	return list
+}
+
+// crash kills a process; another one of the node begins at once.
+func (c *toyCluster) crash(i int) {
+	led := c.leader == i
+	c.restart(i)
+	if led {
+		c.leader = -1
+		if c.nodes[i].role != Works {
+			c.lead(i)
+		}
+	}
 }
 
 // schedule plays one random schedule with changes of the leader, pauses, slow disks and stops.
@@ -485,6 +586,13 @@ func (c *toyCluster) disturb(m *toyModel, r *rand.Rand, pick func(int) int) stri
 		}
 		if pauses > 0 {
 			list = append(list, toyAction{"pause", func() { pauses--; propose(Paused)() }})
+		}
+		list = append(list, c.saveActions(pick)...)
+		if c.crashes > 0 {
+			list = append(list, toyAction{"crash", func() {
+				c.crashes--
+				c.crash(pick(len(c.nodes)))
+			}})
 		}
 		if stops > 0 {
 			list = append(list, toyAction{"stop", func() { stops--; propose(Stopping)() }})
@@ -648,7 +756,7 @@ func TestSchedules(t *testing.T) {
 			tally[k] += n
 		}
 	}
-	for _, k := range []string{"lead", "pause", "stop", "backlog", "Cut", "Parcel", "Batch", "Frozen", "Full", "Grants", "Report", "Floor", "Finish", "Final", "Observed", "depose", "gathered"} {
+	for _, k := range []string{"lead", "pause", "stop", "backlog", "Cut", "Parcel", "Batch", "Frozen", "Full", "Grants", "Report", "Floor", "Finish", "Final", "Observed", "depose", "gathered", "save", "crash", "Commit", "Recover", "Retrieve", "Restored", "Abandon", "Stored", "recovered from a checkpoint"} {
 		if tally[k] < int(count)/30 {
 			t.Errorf("%s came %d times only in all schedules", k, tally[k])
 		}

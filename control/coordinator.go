@@ -20,9 +20,10 @@ type Coordinator struct {
 	run     *run
 	counts  CoordinatorCounts
 	// Of the last proposal: what for, when, and how many of the term.
-	proposed   string
-	proposedAt time.Duration
-	proposals  uint64
+	proposed  asking
+	proposals uint64
+	// awaySince is since when a suspended job is to go on, negative if none is.
+	awaySince time.Duration
 	// waiting says that it was noted what a job waits for.
 	waiting string
 	out     []Output
@@ -40,12 +41,14 @@ type CoordinatorCounts struct {
 	Cuts             uint64
 	// Takeovers of jobs that had begun under another coordinator.
 	Takeovers uint64
+	// Saves are checkpoints begun, Abandoned those given up; Losses are how often a job had to go back.
+	Saves, Abandoned, Losses uint64
 }
 
 // NewCoordinator returns the coordinator of a node, which leads nothing yet.
 func NewCoordinator(self string, cfg Config) *Coordinator {
 	cfg = cfg.withDefaults()
-	return &Coordinator{self: self, cfg: cfg, clock: clock{most: cfg.SilentAfter / 2}}
+	return &Coordinator{self: self, cfg: cfg, clock: clock{most: cfg.SilentAfter / 2}, awaySince: -1}
 }
 
 // Counts returns what was counted so far.
@@ -81,7 +84,7 @@ func (c *Coordinator) take(in Input) {
 		c.nodes, c.gossip = in.Nodes, true
 	case Lead:
 		c.leading, c.term, c.run = true, in.Term, nil
-		c.proposed, c.proposals, c.waiting = "", 0, ""
+		c.proposed, c.proposals, c.waiting, c.awaySince = asking{}, 0, "", -1
 	case Follow:
 		c.leading, c.run = false, nil
 	case Heard:
@@ -101,14 +104,17 @@ func (c *Coordinator) drive() {
 		return
 	}
 	job := c.state.Current()
-	if c.run != nil && (job == nil || job.Epoch != c.run.job.Epoch) {
-		c.run = nil
+	if c.run != nil && (job == nil || job.Epoch != c.run.job.Epoch || job.Away) {
+		c.run, c.waiting = nil, ""
 	}
 	switch {
 	case job == nil:
 		return
 	case job.Epoch == 0:
 		c.begin(job)
+		return
+	case job.Away:
+		c.revive(job)
 		return
 	case c.run == nil:
 		c.run = newRun(job, c.clock.now)
@@ -134,12 +140,27 @@ func (c *Coordinator) begin(job *Job) {
 	c.propose("start/"+job.ID, Command{Start: start})
 }
 
-// propose asks to append a command unless the same was asked for a short while ago.
-func (c *Coordinator) propose(what string, cmd Command) {
-	if c.proposed == what && c.clock.now-c.proposedAt < c.cfg.AskEvery {
+// revive lets a suspended job go on when it is told to.
+func (c *Coordinator) revive(job *Job) {
+	if job.Phase == Suspended {
+		c.awaySince = -1
 		return
 	}
-	c.proposed, c.proposedAt = what, c.clock.now
+	if c.awaySince < 0 {
+		c.awaySince = c.clock.now
+	}
+	c.recover(job, &losing{since: c.awaySince}, func(Node) bool { return false })
+}
+
+// propose asks to append a command unless the same was asked for a short while ago.
+func (c *Coordinator) propose(what string, cmd Command) { c.proposeBy(&c.proposed, what, cmd) }
+
+// proposeBy is propose for what may be asked for beside the rest.
+func (c *Coordinator) proposeBy(last *asking, what string, cmd Command) {
+	if last.what == what && c.clock.now-last.at < c.cfg.AskEvery {
+		return
+	}
+	last.what, last.at = what, c.clock.now
 	c.proposals++
 	cmd.Key = fmt.Sprintf("%s/%d/%d", what, c.term, c.proposals)
 	c.out = append(c.out, Propose{cmd})

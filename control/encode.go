@@ -113,7 +113,7 @@ func (j *Job) check(last uint64) error {
 		return fmt.Errorf("a job is missing")
 	}
 	switch j.Phase {
-	case Initialising, Running, Paused, Stopping, Done, Failed:
+	case Initialising, Running, Paused, Stopping, Suspending, Suspended, Done, Failed:
 	default:
 		return fmt.Errorf("job %.64q is in an unknown phase %.40q", j.ID, j.Phase)
 	}
@@ -121,12 +121,15 @@ func (j *Job) check(last uint64) error {
 		return fmt.Errorf("job %.64q of epoch %d with a result of %d bytes: the last epoch is %d", j.ID, j.Epoch, len(j.Result), last)
 	}
 	if j.Epoch == 0 {
-		if len(j.Members)+len(j.Boots)+len(j.Owner) > 0 || j.Recorder != 0 {
+		if len(j.Members)+len(j.Boots)+len(j.Owner)+len(j.Checkpoints) > 0 || j.Recorder != 0 || j.Restore != nil {
 			return fmt.Errorf("%.64q has members but no epoch", j.ID)
 		}
 		return nil
 	}
 	if err := checkMembers(j.Members, j.Boots, j.Owner, j.Recorder); err != nil {
+		return fmt.Errorf("%.64q: %w", j.ID, err)
+	}
+	if err := j.checkSaved(); err != nil {
 		return fmt.Errorf("%.64q: %w", j.ID, err)
 	}
 	return nil

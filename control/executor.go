@@ -11,8 +11,17 @@ import (
 //
 // Calls come from one goroutine at a time.
 type Executor interface {
-	// Prepare begins to set the job up, with the regions of member me; the end comes as Prepared.
+	// Prepare begins to set the job up, with the regions of member me; the end comes as Prepared. With
+	// Job.Restore the regions are empty: what is in them comes by Retrieve and TakeRestored.
 	Prepare(job *Job, me int)
+	// Retrieve begins to read the parts of the checkpoint in Job.Restore of which this member is the source,
+	// for its own regions and, as inputs RestorePiece, for those of every other member. The end comes
+	// as RestoreEnded, when the last pieces of all other members are in as well. A part that is not good is
+	// told by Unreadable in its place.
+	Retrieve()
+	// TakeRestored takes in a piece of what another member restored for the regions of this one. It may come
+	// before Retrieve; pieces of a member come in order.
+	TakeRestored(from int, data []byte, last bool) error
 	// Grant raises the bounds of regions.
 	Grant(grants []lbts.Grant) error
 	// Hold keeps regions from being run, or lets them run again. Turns that are under way end in
@@ -36,8 +45,20 @@ type Executor interface {
 	Shape() Shape
 	// State returns the state of the member's regions, in order of region.
 	State() []RegionState
+	// Checkpoint begins checkpoint n of the member's regions at time at, that of the cut that has just
+	// ended. It returns at once; part and copy are written while the regions run on, and the end comes as
+	// Saved. Partner is the member that gets the copy, -1 if there is none. On the member that records the
+	// part holds the recording exactly up to at: Floor is called with at before any later time.
+	Checkpoint(n uint64, at sim.Time, partner int)
+	// Abandon gives checkpoint n up, which was begun and is not committed, written or not. What it should
+	// have held is due in the next one.
+	Abandon(n uint64)
+	// Committed says that checkpoint n is committed: the next ones may build on it. With kept, all others
+	// may be removed but for what those need (Needed); it may be called first with kept nil, when that is
+	// not known here yet.
+	Committed(n uint64, kept []Checkpoint)
 	// Finish begins to end the run at time at; the member's part of the result comes as inputs
-	// FinalPart.
+	// FinalPart. A checkpoint that was not told by Saved is given up before.
 	Finish(at sim.Time, how Ending, reason string)
 	// Drop ends the job here at once and forgets it.
 	Drop(reason string)
@@ -77,9 +98,18 @@ type Collected struct {
 	// Failure is the first failure of a model here so far. The region that failed runs nothing above
 	// its time, and reports a next event above it when nothing at it is left to run either.
 	Failure *Failure
-	// Fault is an error of the engine itself.
+	// Fault is an error of the engine itself; where it is a *Unable (errors.As), of this node alone.
 	Fault error
 }
+
+// Unable is an error for which this node cannot go on with a job, while another one may: a disk that fails, or
+// a node that is about to end.
+type Unable struct{ Err error }
+
+func (e *Unable) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *Unable) Unwrap() error { return e.Err }
 
 // Outgoing is an event frame for a member.
 type Outgoing struct {

@@ -12,8 +12,11 @@ const (
 	Running      Phase = "running"
 	Paused       Phase = "paused"
 	Stopping     Phase = "stopping"
-	Done         Phase = "done"
-	Failed       Phase = "failed"
+	// Suspending is a job that takes a last checkpoint, Suspended one that has and that nobody carries out.
+	Suspending Phase = "suspending"
+	Suspended  Phase = "suspended"
+	Done       Phase = "done"
+	Failed     Phase = "failed"
 )
 
 // Ended reports whether nothing follows the phase.
@@ -44,6 +47,26 @@ type Job struct {
 	Owner []int `json:"owner,omitempty"`
 	// Recorder is the member that merges observations and writes results.
 	Recorder int `json:"recorder"`
+
+	// Checkpoints that are kept, in order of number; Begun is the highest number that one was begun with.
+	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
+	Begun       uint64       `json:"begun,omitempty"`
+	// Asked says that a user wants a checkpoint now.
+	Asked bool `json:"asked,omitempty"`
+	// Restore is what the epoch began from; nil is the scenario's beginning.
+	Restore *Restore `json:"restore,omitempty"`
+	// Recoveries are the epochs after the first. Fruitless are those since the last checkpoint was
+	// committed, Losses the reasons for them, the last ones at least.
+	Recoveries int      `json:"recoveries,omitempty"`
+	Fruitless  int      `json:"fruitless,omitempty"`
+	Losses     []string `json:"losses,omitempty"`
+	// Excluded are processes that said that they cannot work for the job; Damaged are copies of parts of
+	// checkpoints that were found bad.
+	Excluded []string `json:"excluded,omitempty"`
+	Damaged  []Damage `json:"damaged,omitempty"`
+	// Away says that nobody carries the job out, since it was suspended.
+	Away bool `json:"away,omitempty"`
+
 	// Reason why it failed, empty otherwise.
 	Reason string `json:"reason,omitempty"`
 	// Result as the recorder gave it, for a job that is done or failed; may be nil.
@@ -63,6 +86,8 @@ type Spec struct {
 	Nodes int `json:"nodes,omitempty"`
 	// Workers on each node; 0 for as many as it has processors.
 	Workers int `json:"workers,omitempty"`
+	// Checkpoints to take.
+	Checkpoints Checkpoints `json:"checkpoints,omitzero"`
 }
 
 // Shape is what the coordinator must know of a program. Every member derives it from the bundle.

@@ -31,10 +31,12 @@ type (
 
 // Inputs of an Agent: what the executor began has ended. Epoch is that of the job it was begun for.
 type (
-	// Prepared ends Executor.Prepare; Err is empty if it went well.
+	// Prepared ends Executor.Prepare; Err is empty if it went well. Elsewhere says that another node might do
+	// better.
 	Prepared struct {
-		Epoch uint64
-		Err   string
+		Epoch     uint64
+		Err       string
+		Elsewhere bool
 	}
 	// Progress says that regions have been run, or otherwise that Executor.Collect has something.
 	Progress struct{ Epoch uint64 }
@@ -49,6 +51,32 @@ type (
 		Epoch  uint64
 		Result []byte
 		Err    string
+	}
+	// RestorePiece is a piece of what Executor.Retrieve read for the regions of member To; Last ends it.
+	RestorePiece struct {
+		Epoch uint64
+		To    int
+		Data  []byte
+		Last  bool
+	}
+	// RestoreEnded says that everything for this member's regions is in, or why it cannot be.
+	RestoreEnded struct {
+		Epoch     uint64
+		Err       string
+		Elsewhere bool
+	}
+	// Unreadable says that a part that this member is the source of has no good copy where it is to be read.
+	Unreadable struct {
+		Epoch, Number uint64
+		Part          int
+		Reason        string
+	}
+	// Saved ends Executor.Checkpoint: the part and its copy are durable, or Err says why not. The agent
+	// fills in Member and Boot.
+	Saved struct {
+		Epoch, Number uint64
+		Part          CheckpointPart
+		Err           string
 	}
 )
 
@@ -114,7 +142,7 @@ type Config struct {
 	// SilentAfter is how long a member is silent before the watchdog names it in a note; default 2 s.
 	SilentAfter time.Duration
 	// LostAfter is how long a member may be silent, while gossip too takes it for dead, until it
-	// counts as lost; default 10 s. One that answers pings is never lost however slow it is.
+	// counts as lost; default 3 s. One that answers pings is never lost however slow it is.
 	LostAfter time.Duration
 	// GoneAfter is how long a member may be silent whatever gossip says; default 60 s.
 	GoneAfter time.Duration
@@ -125,6 +153,16 @@ type Config struct {
 	FloorEvery time.Duration
 	// ExpectedNodes is how many working nodes a job waits for if it does not say itself; default 1.
 	ExpectedNodes int
+	// SaveWait is how long a checkpoint may take until it is given up; default 5 minutes.
+	SaveWait time.Duration
+	// RetryAfter is how long after a checkpoint that was given up the next one is tried; default 10 s.
+	RetryAfter time.Duration
+	// HolderWait is how long a job waits for a node that holds a part of the checkpoint to go on from;
+	// default 2 minutes.
+	HolderWait time.Duration
+	// MostRecoveries is how often a job may go back without a new checkpoint in between until it fails;
+	// default 10.
+	MostRecoveries int
 }
 
 func (Applied) input()   {}
@@ -137,6 +175,11 @@ func (Prepared) input()  {}
 func (Progress) input()  {}
 func (FinalPart) input() {}
 func (Recording) input() {}
+
+func (RestorePiece) input() {}
+func (RestoreEnded) input() {}
+func (Unreadable) input()   {}
+func (Saved) input()        {}
 
 func (Send) output()    {}
 func (Propose) output() {}

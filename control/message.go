@@ -40,6 +40,15 @@ type (
 		Header
 		Number uint64
 		At     sim.Time
+		Saving
+	}
+	// Retrieve asks a member to read the parts of the checkpoint that the epoch begins from of which it is
+	// the source, and for Retrieved. All members have set the job up.
+	Retrieve struct{ Header }
+	// Abandon gives up a checkpoint that is not committed.
+	Abandon struct {
+		Header
+		Number uint64
 	}
 	// Floor tells the member that records below which time all has run, once it has received
 	// Frames[m] observation frames of each member m.
@@ -63,7 +72,7 @@ type (
 type (
 	// Frozen answers Assume: no region runs any more, Sent[m] event frames and Observed observation
 	// frames were sent, CutNumber at CutAt is the last cut begun (0 at 0: none), Ending tells of a
-	// Finish that was received.
+	// Finish that was received. What was stored of a checkpoint that is not committed is told again after it.
 	Frozen struct {
 		Header
 		Sent      []uint64
@@ -72,6 +81,14 @@ type (
 		CutAt     sim.Time
 		// CutDone says that the cut is complete here.
 		CutDone bool
+		// CutSaving is what the cut was begun with.
+		CutSaving Saving
+		// Save is the last checkpoint begun here, at SaveAt (0: none); SaveGivenUp says that it was given up.
+		Save        uint64
+		SaveAt      sim.Time
+		SaveGivenUp bool
+		// Restored says that this member has done what Retrieve asks for.
+		Restored bool
 		// Finishing is a Finish that was received before, or nil.
 		Finishing *Finish
 	}
@@ -102,10 +119,29 @@ type (
 		Result []byte
 	}
 	// Broken tells that the member cannot go on: setting up failed, the engine broke its own rules, or
-	// results cannot be written.
+	// results cannot be written. Elsewhere says that another node might: the job goes back to the last
+	// checkpoint without this process.
 	Broken struct {
 		Header
+		Reason    string
+		Elsewhere bool
+	}
+	// Retrieved answers Retrieve: everything for this member's regions is in.
+	Retrieved struct{ Header }
+	// Unfit tells that the member has no good copy of a part that it is to read: where it is the source, of
+	// its own store or of the archive.
+	Unfit struct {
+		Header
+		Number uint64
+		Part   int
 		Reason string
+	}
+	// Stored tells that the member's part of a checkpoint and its copy are durable, or why not.
+	Stored struct {
+		Header
+		Number uint64
+		Part   CheckpointPart
+		Err    string
 	}
 	// Pong answers Ping: the agent lives. Busy tells what it is doing, for the watchdog.
 	Pong struct {
@@ -113,6 +149,14 @@ type (
 		Busy string
 	}
 )
+
+// Saving stands where a cut is begun.
+type Saving struct {
+	// Save is the number of the checkpoint to take at the cut, 0 for none.
+	Save uint64
+	// Last is the last committed checkpoint of the epoch, 0 for none; one that was begun later was given up.
+	Last uint64
+}
 
 // Asides go with what a member reports.
 type Asides struct {
@@ -150,7 +194,14 @@ type (
 		Header
 		Number uint64
 		At     sim.Time
-		Data   []byte
+		Saving
+		Data []byte
+	}
+	// Restored is a piece of what a member restored for the regions of another one; Last ends it.
+	Restored struct {
+		Header
+		Data []byte
+		Last bool
 	}
 	// Observed is a frame of observations for the member that records; Number counts them by sender.
 	Observed struct {
@@ -207,23 +258,35 @@ const (
 	kindParcel
 	kindObserved
 	kindFinal
+	kindRetrieve
+	kindAbandon
+	kindRetrieved
+	kindUnfit
+	kindStored
+	kindRestored
 )
 
-func (*Assume) kind() byte   { return kindAssume }
-func (*Settle) kind() byte   { return kindSettle }
-func (*Grants) kind() byte   { return kindGrants }
-func (*Cut) kind() byte      { return kindCut }
-func (*Floor) kind() byte    { return kindFloor }
-func (*Finish) kind() byte   { return kindFinish }
-func (*Ping) kind() byte     { return kindPing }
-func (*Frozen) kind() byte   { return kindFrozen }
-func (*Full) kind() byte     { return kindFull }
-func (*Report) kind() byte   { return kindReport }
-func (*CutDone) kind() byte  { return kindCutDone }
-func (*Recorded) kind() byte { return kindRecorded }
-func (*Broken) kind() byte   { return kindBroken }
-func (*Pong) kind() byte     { return kindPong }
-func (*Batch) kind() byte    { return kindBatch }
-func (*Parcel) kind() byte   { return kindParcel }
-func (*Observed) kind() byte { return kindObserved }
-func (*Final) kind() byte    { return kindFinal }
+func (*Assume) kind() byte    { return kindAssume }
+func (*Settle) kind() byte    { return kindSettle }
+func (*Grants) kind() byte    { return kindGrants }
+func (*Cut) kind() byte       { return kindCut }
+func (*Floor) kind() byte     { return kindFloor }
+func (*Finish) kind() byte    { return kindFinish }
+func (*Ping) kind() byte      { return kindPing }
+func (*Frozen) kind() byte    { return kindFrozen }
+func (*Full) kind() byte      { return kindFull }
+func (*Report) kind() byte    { return kindReport }
+func (*CutDone) kind() byte   { return kindCutDone }
+func (*Recorded) kind() byte  { return kindRecorded }
+func (*Broken) kind() byte    { return kindBroken }
+func (*Pong) kind() byte      { return kindPong }
+func (*Batch) kind() byte     { return kindBatch }
+func (*Parcel) kind() byte    { return kindParcel }
+func (*Observed) kind() byte  { return kindObserved }
+func (*Final) kind() byte     { return kindFinal }
+func (*Retrieve) kind() byte  { return kindRetrieve }
+func (*Abandon) kind() byte   { return kindAbandon }
+func (*Retrieved) kind() byte { return kindRetrieved }
+func (*Unfit) kind() byte     { return kindUnfit }
+func (*Stored) kind() byte    { return kindStored }
+func (*Restored) kind() byte  { return kindRestored }

@@ -13,13 +13,15 @@ import (
 type step string
 
 const (
-	assuming  step = "members to stop for this coordinator"
-	mending   step = "members to complete a cut that the last coordinator began"
-	settling  step = "members to take in what others sent them, and to state where they are"
-	going     step = "reports"
-	cutting   step = "members to complete a cut"
-	finishing step = "the member that records to complete the results"
-	ending    step = "the log to take in the end of the job"
+	assuming   step = "members to stop for this coordinator"
+	mending    step = "members to complete a cut that the last coordinator began"
+	settling   step = "members to take in what others sent them, and to state where they are"
+	going      step = "reports"
+	cutting    step = "members to complete a cut"
+	recovering step = "nodes to go on with, from the last checkpoint"
+	restoring  step = "members to read the checkpoint that the job goes on from"
+	finishing  step = "the member that records to complete the results"
+	ending     step = "the log to take in the end of the job"
 )
 
 // run is a job under one coordinator.
@@ -60,6 +62,11 @@ type run struct {
 	floorSince time.Duration
 	floorNoted bool
 
+	// cutSaving is what the last cut was begun with, saves the checkpoints, losing why the job goes back.
+	cutSaving Saving
+	saves     saves
+	losing    losing
+
 	finish *Finish
 	end    *End
 }
@@ -84,10 +91,16 @@ type member struct {
 	// greet says that it waits for grants, be they none.
 	greet  bool
 	asides Asides
+	// restored says that it has what the epoch begins from, stored is what it told of a checkpoint, gone
+	// that it is lost.
+	restored bool
+	stored   *Stored
+	gone     bool
 }
 
 func newRun(job *Job, now time.Duration) *run {
 	r := &run{job: job, step: assuming, members: make([]member, len(job.Members)), first: make([]int, len(job.Members)+1), floorSince: now}
+	r.saves.since = now
 	for i := range r.members {
 		r.members[i] = member{name: job.Members[i], boot: job.Boots[i], heard: now, pinged: now}
 	}
@@ -109,9 +122,11 @@ func (c *Coordinator) hear(h Heard) {
 	}
 	m := &r.members[i]
 	if h.Boot != m.boot {
-		c.fail(fmt.Sprintf("node %s was restarted while it took part in %s: what its process held is lost; submit the job again", m.name, r.job.ID))
+		r.losing.excluded = appendNew(r.losing.excluded, bootOf(Node{Name: m.name, Boot: m.boot})) // gossip may not know yet
+		c.lose(i, fmt.Sprintf("node %s was restarted while it took part in %s", m.name, r.job.ID))
 		return
 	}
+	m.gone = false // it may be a member of the next epoch
 	m.heard, m.ever, m.said = c.clock.now, true, h.Message.kind()
 	if m.noted {
 		m.noted = false
@@ -145,7 +160,19 @@ func (c *Coordinator) answer(i int, message Message) error {
 	m := &r.members[i]
 	switch x := message.(type) {
 	case *Broken:
-		c.fail(fmt.Sprintf("node %s cannot go on with %s: %s", m.name, r.job.ID, x.Reason))
+		reason := fmt.Sprintf("node %s cannot go on with %s: %s", m.name, r.job.ID, x.Reason)
+		if !x.Elsewhere {
+			c.fail(reason)
+			return nil
+		}
+		r.losing.excluded = appendNew(r.losing.excluded, bootOf(Node{Name: m.name, Boot: m.boot}))
+		c.lose(i, reason)
+	case *Unfit:
+		return c.unfit(m, x)
+	case *Stored:
+		m.stored = x
+	case *Retrieved:
+		m.restored = true
 	case *Frozen:
 		if r.step == assuming && m.frozen == nil {
 			m.frozen = x
@@ -247,6 +274,8 @@ func (r *run) lacks() (list []int) {
 			missing = m.full == nil
 		case mending, cutting:
 			missing = m.cut != r.cut
+		case restoring:
+			missing = !m.restored
 		case finishing:
 			missing = true
 		}
@@ -268,7 +297,9 @@ func (c *Coordinator) ask() {
 		case settling:
 			c.send(i, &Settle{c.header(), r.framesTo(i), i == 0})
 		case mending, cutting:
-			c.send(i, &Cut{c.header(), r.cut, r.cutAt})
+			c.send(i, &Cut{c.header(), r.cut, r.cutAt, r.cutSaving})
+		case restoring:
+			c.send(i, &Retrieve{c.header()})
 		case finishing:
 			f := *r.finish
 			f.Header = c.header()
@@ -289,6 +320,7 @@ func (r *run) framesTo(i int) []uint64 {
 // goOn does what is next, for as long as there is something.
 func (c *Coordinator) goOn() {
 	r := c.run
+	c.saving()
 	for {
 		before := r.step
 		switch r.step {
@@ -301,6 +333,13 @@ func (c *Coordinator) goOn() {
 				r.step = settling
 				c.ask()
 			}
+		case restoring:
+			if r.all(func(m *member) bool { return m.restored }) {
+				r.step = settling
+				c.ask()
+			}
+		case recovering:
+			c.recover(r.job, &r.losing, c.absent)
 		case settling:
 			if r.all(func(m *member) bool { return m.full != nil }) {
 				c.resume()
@@ -334,7 +373,7 @@ func (c *Coordinator) assumed() {
 	}
 	for i := range r.members {
 		m := &r.members[i]
-		m.asides.Observed = m.frozen.Observed
+		m.asides.Observed, m.restored = m.frozen.Observed, m.frozen.Restored
 		if m.frozen.CutNumber == r.cut && m.frozen.CutDone {
 			m.cut = r.cut
 		}
@@ -343,9 +382,13 @@ func (c *Coordinator) assumed() {
 			return
 		}
 	}
+	c.inherit()
 	switch {
 	case r.finish != nil:
 		c.finishRun()
+	case r.cut == 0 && r.job.Restore != nil:
+		r.step = restoring
+		c.ask()
 	case len(r.lacking()) > 0:
 		r.step = mending
 		c.ask()
@@ -400,8 +443,39 @@ func (c *Coordinator) resume() {
 	for i := range r.members {
 		r.members[i].frozen, r.members[i].full = nil, nil
 	}
+	if r.cut == 0 && r.job.Restore != nil {
+		// It shows entities to the regions that need ghosts of them.
+		c.openCut(r.job.Restore.At)
+		return
+	}
 	r.step, r.stirred = going, true
 	r.setCap(r.cutAt)
+	if o := r.saves.open; o != nil {
+		c.sendFloor(o.at) // the coordinator before may not have
+	}
+}
+
+// unfit takes in that a member has no good copy of a part of the checkpoint that the epoch begins from.
+func (c *Coordinator) unfit(m *member, x *Unfit) error {
+	r := c.run
+	from := r.job.Restore
+	if from == nil || x.Number != from.Number || x.Part >= len(from.Sources) {
+		return fmt.Errorf("part %d of checkpoint %d is unfit, which nobody reads", x.Part, x.Number)
+	}
+	d := Damage{x.Number, x.Part, m.name}
+	if from.Sources[x.Part].Archive {
+		d.Node = Archive
+	}
+	r.losing.damaged = appendNew(r.losing.damaged, d)
+	c.goBack(fmt.Sprintf("node %s has no good copy of part %d of checkpoint %d: %s", m.name, x.Part, x.Number, x.Reason))
+	return nil
+}
+
+func appendNew[T comparable](list []T, x T) []T {
+	if slices.Contains(list, x) {
+		return list
+	}
+	return append(list, x)
 }
 
 // differ says which members would compute different things.

@@ -14,8 +14,9 @@ type share struct {
 	epoch uint64
 	me    int
 	stage Stage
-	// reason says why it is Wrecked.
-	reason string
+	// reason says why it is Wrecked, elsewhere that another node might not be.
+	reason    string
+	elsewhere bool
 
 	// term and coordinator that was assumed last; serial is that of its last grants.
 	term        uint64
@@ -32,7 +33,12 @@ type share struct {
 	// wanted says that the executor has something that was not collected.
 	wanted bool
 
-	cut cut
+	cut  cut
+	save save
+	// retrieving says that the checkpoint to begin from is being read, restored that it is in; unfit is
+	// what was told of it otherwise.
+	retrieving, restored bool
+	unfit                *Unfit
 
 	// finishing is the Finish that was received; begun says that the executor was told.
 	finishing *Finish
@@ -45,6 +51,7 @@ type share struct {
 type cut struct {
 	number uint64
 	at     sim.Time
+	saving Saving
 	// pending says that it waits until no region is run, done that it is complete here.
 	pending, done bool
 	// parcels of members, taken in order of member up to taken.
@@ -66,7 +73,7 @@ func newShare(job *Job, me int) *share {
 	return &share{
 		job: job, epoch: job.Epoch, me: me, stage: Preparing,
 		sent: make([]uint64, n), got: make([]uint64, n), observed: make([]uint64, n), held: make([]sim.Time, len(job.Owner)),
-		cut: cut{done: true},
+		cut: cut{done: true}, save: save{told: job.lastCommitted()},
 	}
 }
 
@@ -78,10 +85,11 @@ func (s *share) between() Header { return Header{Epoch: s.epoch} }
 
 func (s *share) member(name string) int { return slices.Index(s.job.Members, name) }
 
-func (a *Agent) prepared(err string) {
+func (a *Agent) prepared(in Prepared) {
 	s := a.share
-	if err != "" {
-		a.wreck("the job cannot be set up: " + err)
+	if in.Err != "" {
+		s.elsewhere = in.Elsewhere
+		a.wreck("the job cannot be set up: " + in.Err)
 		return
 	}
 	a.exec.Hold(true)
@@ -102,9 +110,11 @@ func (a *Agent) assume(from string, m *Assume) {
 	s.term, s.coordinator = m.Term, from
 	switch {
 	case s.stage == Replaced:
-		a.tell(&Broken{s.header(), a.replaced()})
+		a.tell(&Broken{Header: s.header(), Reason: a.replaced()})
 	case s.stage == Wrecked:
-		a.tell(&Broken{s.header(), s.reason})
+		a.tell(&Broken{s.header(), s.reason, s.elsewhere})
+	case s.unfit != nil:
+		a.tellUnfit()
 	case s.stage == Preparing:
 	case again && s.stage == Stopped || s.stage == Finishing:
 		s.serial, s.froze = 0, true
@@ -127,8 +137,12 @@ func (a *Agent) answerFrozen() {
 	s := a.share
 	a.tell(&Frozen{
 		Header: s.header(), Sent: slices.Clone(s.sent), Observed: s.asides.Observed,
-		CutNumber: s.cut.number, CutAt: s.cut.at, CutDone: s.cut.done, Finishing: s.finishing,
+		CutNumber: s.cut.number, CutAt: s.cut.at, CutDone: s.cut.done, CutSaving: s.cut.saving, Finishing: s.finishing,
+		Save: s.save.number, SaveAt: s.save.at, SaveGivenUp: s.save.givenUp, Restored: s.restored,
 	})
+	if s.save.stored != nil && !s.save.givenUp {
+		a.tellStored()
+	}
 }
 
 // progress looks whether there is something to collect, and whether it is the time.
@@ -149,7 +163,7 @@ func (a *Agent) collect() {
 	s.wanted = false
 	c := a.exec.Collect()
 	if c.Fault != nil {
-		a.wreck(c.Fault.Error())
+		a.wreckBy(c.Fault)
 		return
 	}
 	if s.finishing == nil {
@@ -328,7 +342,7 @@ func (a *Agent) batch(from int, m *Batch) {
 }
 
 // hearCut begins a cut, or answers again for one that is complete.
-func (a *Agent) hearCut(number uint64, at sim.Time) {
+func (a *Agent) hearCut(number uint64, at sim.Time, saving Saving) {
 	s := a.share
 	switch {
 	case s.finishing != nil:
@@ -339,16 +353,16 @@ func (a *Agent) hearCut(number uint64, at sim.Time) {
 			a.answerCut()
 		}
 	case number == s.cut.number+1 && s.cut.done:
-		a.openCut(number, at)
+		a.openCut(number, at, saving)
 	default:
 		a.wreck(fmt.Sprintf("engine fault: cut %d at %v after cut %d at %v", number, at, s.cut.number, s.cut.at))
 	}
 }
 
-func (a *Agent) openCut(number uint64, at sim.Time) {
+func (a *Agent) openCut(number uint64, at sim.Time, saving Saving) {
 	s := a.share
 	n := len(s.sent)
-	s.cut = cut{number: number, at: at, pending: true, parcels: make([][]byte, n), have: make([]bool, n)}
+	s.cut = cut{number: number, at: at, saving: saving, pending: true, parcels: make([][]byte, n), have: make([]bool, n)}
 	a.exec.Hold(true)
 	a.collect()
 }
@@ -368,7 +382,7 @@ func (a *Agent) beginCut() {
 	}
 	for m, data := range parcels {
 		if m != s.me {
-			a.sendMember(m, &Parcel{s.between(), s.cut.number, s.cut.at, data})
+			a.sendMember(m, &Parcel{s.between(), s.cut.number, s.cut.at, s.cut.saving, data})
 		}
 	}
 	a.takeParcels()
@@ -381,7 +395,7 @@ func (a *Agent) parcel(from int, m *Parcel) {
 		return
 	}
 	if m.Number == s.cut.number+1 && s.cut.done {
-		a.openCut(m.Number, m.At)
+		a.openCut(m.Number, m.At, m.Saving)
 	}
 	if s.stage == Wrecked {
 		return
@@ -415,6 +429,9 @@ func (a *Agent) takeParcels() {
 		return
 	}
 	c.next, c.done = next, true
+	if c.saving.Save > 0 {
+		a.beginSave(c.at, c.saving)
+	}
 	a.answerCut()
 }
 
@@ -450,6 +467,9 @@ func (a *Agent) finish(m *Finish) {
 func (a *Agent) beginFinish() {
 	s := a.share
 	s.begun = true
+	if s.save.open && (s.save.stored == nil || s.save.stored.Err != "") {
+		a.abandon(s.save.number)
+	}
 	a.exec.Finish(s.finishing.At, s.finishing.How, s.finishing.Reason)
 	pieces := s.finals
 	s.finals = nil

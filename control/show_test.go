@@ -36,7 +36,15 @@ func showMessage(m Message) string {
 		}
 		return fmt.Sprintf("%s cut %d [%s]", head, m.Cut, strings.Join(list, ", "))
 	case *Cut:
-		return fmt.Sprintf("%s #%d at %s", head, m.Number, showTime(m.At))
+		return fmt.Sprintf("%s #%d at %s%s", head, m.Number, showTime(m.At), showSaving(m.Saving))
+	case *Abandon:
+		return fmt.Sprintf("%s %d", head, m.Number)
+	case *Unfit:
+		return fmt.Sprintf("%s part %d of %d: %s", head, m.Part, m.Number, m.Reason)
+	case *Stored:
+		return fmt.Sprintf("%s %d regions %v partner %s %s", head, m.Number, m.Part.Regions, m.Part.Partner, m.Err)
+	case *Restored:
+		return fmt.Sprintf("%s last %v", head, m.Last)
 	case *Floor:
 		return fmt.Sprintf("%s %s frames %v", head, showTime(m.At), m.Frames)
 	case *Finish:
@@ -45,6 +53,15 @@ func showMessage(m Message) string {
 		s := fmt.Sprintf("%s sent %v observed %d cut %d at %s done %v", head, m.Sent, m.Observed, m.CutNumber, showTime(m.CutAt), m.CutDone)
 		if f := m.Finishing; f != nil {
 			s += fmt.Sprintf(" finishing at %s", showTime(f.At))
+		}
+		if s += showSaving(m.CutSaving); m.Save > 0 {
+			s += fmt.Sprintf(" began %d at %s", m.Save, showTime(m.SaveAt))
+		}
+		if m.SaveGivenUp {
+			s += " given up"
+		}
+		if m.Restored {
+			s += " restored"
 		}
 		return s
 	case *Full:
@@ -81,13 +98,20 @@ func showMessage(m Message) string {
 	case *Batch:
 		return fmt.Sprintf("%s #%d", head, m.Number)
 	case *Parcel:
-		return fmt.Sprintf("%s #%d at %s", head, m.Number, showTime(m.At))
+		return fmt.Sprintf("%s #%d at %s%s", head, m.Number, showTime(m.At), showSaving(m.Saving))
 	case *Observed:
 		return fmt.Sprintf("%s #%d", head, m.Number)
 	case *Final:
 		return fmt.Sprintf("%s last %v", head, m.Last)
 	}
 	return head
+}
+
+func showSaving(s Saving) string {
+	if s == (Saving{}) {
+		return ""
+	}
+	return fmt.Sprintf(" save %d last %d", s.Save, s.Last)
 }
 
 func showTime(t sim.Time) string {
@@ -119,6 +143,16 @@ func showCommand(c Command) string {
 		return fmt.Sprintf("move %s to %s", c.Move.Job, c.Move.To)
 	case c.End != nil:
 		return fmt.Sprintf("end %s epoch %d %s %s", c.End.Job, c.End.Epoch, c.End.Phase, c.End.Reason)
+	case c.Begin != nil:
+		return fmt.Sprintf("begin checkpoint %d", c.Begin.Number)
+	case c.Commit != nil:
+		return fmt.Sprintf("commit checkpoint %d at %s", c.Commit.Checkpoint.Number, showTime(c.Commit.Checkpoint.At))
+	case c.Recover != nil:
+		s := fmt.Sprintf("recover %s from epoch %d members %v owner %v", c.Recover.Job, c.Recover.Epoch, c.Recover.Members, c.Recover.Owner)
+		if r := c.Recover.Restore; r != nil {
+			s += fmt.Sprintf(" restore %d at %s sources %v", r.Number, showTime(r.At), r.Sources)
+		}
+		return s
 	}
 	return c.Key
 }

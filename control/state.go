@@ -68,6 +68,11 @@ type Command struct {
 	Start  *Start  `json:"start,omitempty"`
 	Move   *Move   `json:"move,omitempty"`
 	End    *End    `json:"end,omitempty"`
+
+	Begin   *Begin   `json:"begin,omitempty"`
+	Commit  *Commit  `json:"commit,omitempty"`
+	Save    *Save    `json:"save,omitempty"`
+	Recover *Recover `json:"recover,omitempty"`
 }
 
 type (
@@ -99,13 +104,14 @@ type (
 		Recorder int      `json:"recorder"`
 	}
 	// Move takes a job from one phase to another: running (from paused; from initialising by the
-	// coordinator), paused (from running), stopping (from initialising, running, paused). Any other is
-	// an error. A job that is told to stop before it has members is done at once.
+	// coordinator; from suspended), paused (from running), stopping (from any that has not ended),
+	// suspending (from running, paused), suspended (from suspending by the coordinator). Any other is an
+	// error. A job that is told to stop before it has members is done at once.
 	Move struct {
 		Job string `json:"job"`
 		To  Phase  `json:"to"`
-		// Epoch is that of the job where the coordinator says that every member has set it up, and 0
-		// otherwise.
+		// Epoch is that of the job where the coordinator says that every member has set it up, or that
+		// its last checkpoint is committed, and 0 otherwise.
 		Epoch uint64 `json:"epoch,omitempty"`
 	}
 	// End ends a job in phase done or failed.

@@ -217,6 +217,37 @@ type toyExecutor struct {
 	sum      toyOutcome
 	dropped  string
 	prepares int
+
+	// disks are those of all nodes by name, self the own name.
+	disks map[string]*toyDisk
+	self  string
+	// open is the checkpoint that is neither committed nor given up, writing what is left to do for it.
+	open    uint64
+	writing *toyWriting
+	// failSave makes writing fail.
+	failSave bool
+	// lastsIn counts the members whose pieces of a restore are in; retrieved says that the own are out.
+	lastsIn             int
+	retrieved, restored bool
+}
+
+// toyDisk is what a node has stored: parts by number of the checkpoint and part.
+type toyDisk struct {
+	parts map[[2]uint64][]byte
+	// bad says that nothing on it can be read.
+	bad bool
+}
+
+// toyWriting is a checkpoint being written.
+type toyWriting struct {
+	number  uint64
+	at      sim.Time
+	partner int
+	data    []byte
+	own     bool // written here
+	// lines are what was recorded up to at, on the recorder once known.
+	lines  []string
+	logged bool
 }
 
 type toyFloor struct {
@@ -225,7 +256,7 @@ type toyFloor struct {
 }
 
 func (x *toyExecutor) Prepare(job *Job, me int) {
-	*x = toyExecutor{model: x.model, input: x.input, wrong: x.wrong, refuse: x.refuse, prepares: x.prepares + 1}
+	*x = toyExecutor{model: x.model, input: x.input, wrong: x.wrong, refuse: x.refuse, prepares: x.prepares + 1, disks: x.disks, self: x.self}
 	x.job, x.me, x.epoch = job, me, job.Epoch
 	x.model.regions = len(job.Owner)
 	n := len(job.Members)
@@ -239,6 +270,11 @@ func (x *toyExecutor) Prepare(job *Job, me int) {
 			}
 		}
 	}
+	if job.Restore != nil {
+		x.ents, x.cutAt = make([]toyEntity, x.model.entities), job.Restore.At
+		x.input(Prepared{Epoch: x.epoch, Err: x.refuse})
+		return
+	}
 	for _, e := range x.model.first {
 		if r := x.regions[x.model.place(e.dst, 0)]; r != nil {
 			r.queue = toyInsert(r.queue, e)
@@ -247,8 +283,231 @@ func (x *toyExecutor) Prepare(job *Job, me int) {
 	for _, r := range x.own() {
 		r.next = toyFirst(r.queue)
 	}
-	x.input(Prepared{x.epoch, x.refuse})
+	x.input(Prepared{Epoch: x.epoch, Err: x.refuse})
 }
+
+// part encodes what the member's regions hold: entities with their events, and what was recorded.
+func (x *toyExecutor) part() []byte {
+	var p []byte
+	for e, n := range x.ents {
+		r := x.regions[x.model.place(e, x.cutAt)]
+		if r == nil {
+			continue
+		}
+		var events []toyEvent
+		for _, ev := range r.queue {
+			if ev.dst == e {
+				events = append(events, ev)
+			}
+		}
+		p = appendToyEntity(p, e, &n, events)
+	}
+	return p
+}
+
+func appendToyEntity(p []byte, e int, n *toyEntity, events []toyEvent) []byte {
+	p = number(p, uint64(e))
+	p = number(number(number(number(p, n.rng), n.seq), n.digest), uint64(n.ran))
+	return blob(p, appendToys(nil, events))
+}
+
+func (x *toyExecutor) Checkpoint(n uint64, at sim.Time, partner int) {
+	if x.open != 0 {
+		x.wrong("checkpoint %d while %d is open", n, x.open)
+	}
+	if x.busy() || x.cutting || x.cutAt != at {
+		x.wrong("checkpoint %d at %d of member %d that is not at that cut", n, at, x.me)
+	}
+	stop := number(nil, 0)
+	if x.stop {
+		stop = number(nil, 1)
+	}
+	x.open = n
+	x.writing = &toyWriting{number: n, at: at, partner: partner, data: append(stop, x.part()...), logged: x.me != x.job.Recorder}
+	x.pour()
+}
+
+// canWrite reports whether there is something to write for a checkpoint.
+func (x *toyExecutor) canWrite() bool { return x.job != nil && x.writing != nil && x.writing.logged }
+
+// write writes the next piece of a checkpoint: here, then at the partner.
+func (x *toyExecutor) write() {
+	w := x.writing
+	lines := []byte(strings.Join(w.lines, "\n"))
+	root := hashOf(slices.Concat(w.data, lines))
+	part := CheckpointPart{Root: root, Base: w.number}
+	key := [2]uint64{w.number, uint64(x.me)}
+	whole := append(blob(nil, w.data), lines...)
+	switch {
+	case x.failSave:
+		x.failSave, x.writing = false, nil
+		x.input(Saved{Epoch: x.epoch, Number: w.number, Err: "the disk is full"})
+		return
+	case !w.own:
+		x.disks[x.self].parts[key], w.own = whole, true
+		if w.partner >= 0 {
+			return
+		}
+	default:
+		part.Partner = x.job.Members[w.partner]
+		x.disks[part.Partner].parts[key] = whole
+	}
+	for i, m := range x.job.Owner {
+		if m == x.me {
+			part.Regions = append(part.Regions, i)
+		}
+	}
+	x.writing = nil
+	x.input(Saved{Epoch: x.epoch, Number: w.number, Part: part})
+}
+
+func (x *toyExecutor) Abandon(n uint64) {
+	if x.open != n {
+		x.wrong("checkpoint %d is given up while %d is open", n, x.open)
+	}
+	x.open, x.writing = 0, nil
+	key := [2]uint64{n, uint64(x.me)}
+	delete(x.disks[x.self].parts, key)
+	delete(x.disks[x.job.Members[(x.me+1)%len(x.job.Members)]].parts, key)
+	x.pour()
+}
+
+func (x *toyExecutor) Committed(n uint64, kept []Checkpoint) {
+	if x.open == n {
+		if x.writing != nil {
+			x.wrong("checkpoint %d is committed and not written at member %d", n, x.me)
+		}
+		x.open = 0
+	}
+	if kept == nil {
+		return
+	}
+	needed := Needed(kept)
+	for key := range x.disks[x.self].parts {
+		if key[0] <= n && !slices.Contains(needed, key[0]) {
+			delete(x.disks[x.self].parts, key)
+		}
+	}
+}
+
+func (x *toyExecutor) Retrieve() {
+	n := len(x.job.Members)
+	pieces := make([][]byte, n)
+	for _, s := range x.job.Restore.Sources {
+		if x.job.Members[x.me] != s.Node {
+			continue
+		}
+		whole, ok := x.disks[x.self].parts[[2]uint64{x.job.Restore.Number, uint64(s.Part)}]
+		if !ok || x.disks[x.self].bad {
+			x.input(Unreadable{x.epoch, x.job.Restore.Number, s.Part, "it is not there"})
+			return
+		}
+		size, rest := toyNumber(whole)
+		data, lines := rest[:size], rest[size:]
+		stop, data := toyNumber(data)
+		if stop == 1 {
+			for m := range pieces {
+				pieces[m] = append(pieces[m], 2)
+			}
+		}
+		for len(data) > 0 {
+			var ent []byte
+			e, left := toyNumber(data)
+			for range 4 {
+				_, left = toyNumber(left)
+			}
+			size, left := toyNumber(left)
+			ent, data = data[:len(data)-len(left)+int(size)], left[size:]
+			to := x.job.Owner[x.model.place(int(e), x.cutAt)]
+			pieces[to] = blob(append(pieces[to], 1), ent)
+		}
+		newest := x.job.Newest()
+		if s.Part == newest.Recorder {
+			to := x.job.Recorder
+			pieces[to] = blob(append(pieces[to], 3), lines)
+		}
+	}
+	for to, data := range pieces {
+		if to == x.me {
+			x.takePieces(data)
+			continue
+		}
+		x.input(RestorePiece{x.epoch, to, nil, false})
+		x.input(RestorePiece{x.epoch, to, data, true})
+	}
+	x.retrieved = true
+	x.whole()
+}
+
+func (x *toyExecutor) TakeRestored(from int, data []byte, last bool) error {
+	x.takePieces(data)
+	if last {
+		x.lastsIn++
+		x.whole()
+	}
+	return nil
+}
+
+func (x *toyExecutor) takePieces(data []byte) {
+	if x.restored {
+		x.wrong("a piece of a restore when all was in")
+	}
+	for len(data) > 0 {
+		op := data[0]
+		if data = data[1:]; op == 2 {
+			x.stop = true
+			continue
+		}
+		size, rest := toyNumber(data)
+		piece := rest[:size]
+		data = rest[size:]
+		if op == 3 {
+			if x.me != x.job.Recorder {
+				x.wrong("what was recorded came to member %d", x.me)
+			}
+			if len(piece) > 0 {
+				x.seen = strings.Split(string(piece), "\n")
+			}
+			continue
+		}
+		x.takeEntity(piece)
+	}
+}
+
+// takeEntity takes in an entity with its events, and returns what follows.
+func (x *toyExecutor) takeEntity(data []byte) []byte {
+	e, rest := toyNumber(data)
+	n := &x.ents[e]
+	n.rng, rest = toyNumber(rest)
+	n.seq, rest = toyNumber(rest)
+	n.digest, rest = toyNumber(rest)
+	ran, rest := toyNumber(rest)
+	n.ran = int(ran)
+	size, rest := toyNumber(rest)
+	r := x.regions[x.model.place(int(e), x.cutAt)]
+	if r == nil {
+		x.wrong("entity %d came to member %d, which does not own it", e, x.me)
+		return nil
+	}
+	for _, ev := range parseToys(rest[:size]) {
+		r.queue = toyInsert(r.queue, ev)
+	}
+	return rest[size:]
+}
+
+// whole ends a restore when all is in.
+func (x *toyExecutor) whole() {
+	if !x.retrieved || x.lastsIn < len(x.job.Members)-1 || x.restored {
+		return
+	}
+	x.restored = true
+	for _, r := range x.own() {
+		r.next, r.now = toyFirst(r.queue), x.cutAt-1
+	}
+	x.floor = x.cutAt
+	x.input(RestoreEnded{Epoch: x.epoch})
+}
+
 
 func (x *toyExecutor) own() (list []*toyRegion) {
 	for _, r := range x.regions {
@@ -485,9 +744,7 @@ func (x *toyExecutor) Cut(t sim.Time) ([][]byte, error) {
 		}
 		m := x.job.Owner[to]
 		n := &x.ents[e]
-		p := number(parcels[m], uint64(e))
-		p = number(number(number(number(p, n.rng), n.seq), n.digest), uint64(n.ran))
-		parcels[m] = blob(p, appendToys(nil, leave))
+		parcels[m] = appendToyEntity(parcels[m], e, n, leave)
 		*n = toyEntity{}
 	}
 	return parcels, nil
@@ -498,19 +755,7 @@ func (x *toyExecutor) TakeParcel(from int, data []byte) error {
 		x.wrong("parcel of member %d outside a cut", from)
 	}
 	for len(data) > 0 {
-		e, rest := toyNumber(data)
-		n := &x.ents[e]
-		n.rng, rest = toyNumber(rest)
-		n.seq, rest = toyNumber(rest)
-		n.digest, rest = toyNumber(rest)
-		ran, rest := toyNumber(rest)
-		n.ran = int(ran)
-		size, rest := toyNumber(rest)
-		r := x.regions[x.model.place(int(e), x.cutAt)]
-		for _, ev := range parseToys(rest[:size]) {
-			r.queue = toyInsert(r.queue, ev)
-		}
-		data = rest[size:]
+		data = x.takeEntity(data)
 	}
 	return nil
 }
@@ -545,6 +790,9 @@ func (x *toyExecutor) Finish(at sim.Time, how Ending, reason string) {
 		x.wrong("finish of member %d that is busy or has finished", x.me)
 	}
 	x.finished = &toyOutcome{at: at, how: how, failure: reason}
+	if x.writing != nil {
+		x.wrong("the run ended while checkpoint %d was written", x.writing.number)
+	}
 	if how != EndFailed {
 		for _, r := range x.own() {
 			if min(toyFirst(r.queue), toyFirst(r.inbox)) < at {
@@ -594,19 +842,22 @@ func (x *toyExecutor) Floor(at sim.Time, frames []uint64) error {
 func (x *toyExecutor) pour() {
 	for len(x.floors) > 0 {
 		f := x.floors[0]
+		if w := x.writing; w != nil && !w.logged && f.at > w.at {
+			x.wrong("floor %d before that of checkpoint %d at %d", f.at, w.number, w.at)
+		}
 		for m, n := range f.frames {
 			if x.got[m] < n {
 				return
 			}
 		}
 		x.floors = x.floors[1:]
-		if f.at < x.floor {
-			x.wrong("floor %d after floor %d", f.at, x.floor)
-		}
-		x.floor = f.at
+		x.floor = max(x.floor, f.at) // one of the coordinator before may come late
 		for toyFirst(x.waiting) < f.at {
 			x.seen = append(x.seen, toyLine(x.waiting[0]))
 			x.waiting = x.waiting[1:]
+		}
+		if w := x.writing; w != nil && !w.logged && x.floor == w.at {
+			w.lines, w.logged = slices.Clone(x.seen), true
 		}
 	}
 }

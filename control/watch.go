@@ -34,8 +34,11 @@ func (c *Coordinator) watchMember(i int) {
 		m.pinged = c.clock.now
 		c.send(i, &Ping{c.header()})
 	}
+	if m.gone {
+		return
+	}
 	if silent >= c.cfg.GoneAfter || silent >= c.cfg.LostAfter && c.dead(m) {
-		c.fail(c.lost(m, silent))
+		c.lose(i, c.lost(m, silent))
 		return
 	}
 	if silent >= c.cfg.SilentAfter && !m.noted {
@@ -65,7 +68,7 @@ func (c *Coordinator) lost(m *member, silent time.Duration) string {
 	if !m.ever {
 		when = fmt.Sprintf("was never heard in the %v since node %s coordinates", ago, c.self)
 	}
-	return fmt.Sprintf("node %s of %s %s: it is lost, and what its regions held with it; submit the job again", m.name, r.job.ID, when)
+	return fmt.Sprintf("node %s of %s %s and is lost", m.name, r.job.ID, when)
 }
 
 func (m *member) lastSaid() string {
@@ -111,6 +114,10 @@ func (c *Coordinator) awaited() string {
 			return r.braking()
 		}
 		who = r.holders()
+	case recovering:
+		if c.waiting != "" {
+			return c.waiting
+		}
 	case finishing:
 		who = []string{r.job.Members[r.job.Recorder]}
 	default:
@@ -129,8 +136,11 @@ func (c *Coordinator) awaited() string {
 
 // braking tells what holds bounds back on purpose.
 func (r *run) braking() string {
-	if r.job.Phase == Paused {
+	switch r.job.Phase {
+	case Paused:
 		return "the job to be resumed"
+	case Suspending:
+		return "a last checkpoint"
 	}
 	var who []string
 	for i := range r.members {
@@ -157,6 +167,7 @@ func kindName(kind byte) string {
 		kindAssume: "Assume", kindSettle: "Settle", kindGrants: "Grants", kindCut: "Cut", kindFloor: "Floor", kindFinish: "Finish", kindPing: "Ping",
 		kindFrozen: "Frozen", kindFull: "Full", kindReport: "Report", kindCutDone: "CutDone", kindRecorded: "Recorded", kindBroken: "Broken", kindPong: "Pong",
 		kindBatch: "Batch", kindParcel: "Parcel", kindObserved: "Observed", kindFinal: "Final",
+		kindRetrieve: "Retrieve", kindAbandon: "Abandon", kindRetrieved: "Retrieved", kindUnfit: "Unfit", kindStored: "Stored", kindRestored: "Restored",
 	}
 	if int(kind) < len(names) {
 		return names[kind]
@@ -185,6 +196,9 @@ type CoordinatorStatus struct {
 	Failure        *Failure
 	// Finish is how the run ends, nil while it does not.
 	Finish *Finish
+	// Saving is the checkpoint under way, at SavingAt; 0 if there is none.
+	Saving   uint64
+	SavingAt sim.Time
 	// Awaited tells what the job waits for and from whom.
 	Awaited string
 	Members []MemberStatus
@@ -219,6 +233,9 @@ func (c *Coordinator) Status() CoordinatorStatus {
 	}
 	s.Job, s.Epoch, s.Awaited = r.job.ID, r.job.Epoch, c.awaited()
 	s.Cut, s.CutAt, s.Braked, s.Halted, s.Failure, s.Finish = r.cut, r.cutAt, r.braked, r.halted, r.failure, r.finish
+	if o := r.saves.open; o != nil {
+		s.Saving, s.SavingAt = o.number, o.at
+	}
 	for i := range r.members {
 		m := &r.members[i]
 		s.Members = append(s.Members, MemberStatus{m.name, c.clock.now - m.heard, m.lastSaid(), m.asides.Events, m.asides.Observed, m.asides.Backlog})

@@ -23,7 +23,15 @@ func Append(dst []byte, m Message) []byte {
 	case *Grants:
 		return appendGrants(number(number(dst, m.Serial), m.Cut), m.Grants)
 	case *Cut:
-		return moment(number(dst, m.Number), m.At)
+		return appendSaving(moment(number(dst, m.Number), m.At), m.Saving)
+	case *Abandon:
+		return number(dst, m.Number)
+	case *Unfit:
+		return text(number(number(dst, m.Number), uint64(m.Part)), m.Reason)
+	case *Stored:
+		return appendPart(text(number(dst, m.Number), m.Err), &m.Part)
+	case *Restored:
+		return blob(flag(dst, m.Last), m.Data)
 	case *Floor:
 		return numbers(moment(dst, m.At), m.Frames)
 	case *Finish:
@@ -43,19 +51,34 @@ func Append(dst []byte, m Message) []byte {
 	case *Recorded:
 		return blob(dst, m.Result)
 	case *Broken:
-		return text(dst, m.Reason)
+		return flag(text(dst, m.Reason), m.Elsewhere)
 	case *Pong:
 		return text(dst, m.Busy)
 	case *Batch:
 		return blob(number(dst, m.Number), m.Data)
 	case *Parcel:
-		return blob(moment(number(dst, m.Number), m.At), m.Data)
+		return blob(appendSaving(moment(number(dst, m.Number), m.At), m.Saving), m.Data)
 	case *Observed:
 		return blob(number(dst, m.Number), m.Data)
 	case *Final:
 		return blob(flag(dst, m.Last), m.Data)
 	}
-	return dst // Assume and Ping have nothing more
+	return dst // Assume, Retrieve, Retrieved and Ping have nothing more
+}
+
+func appendSaving(dst []byte, s Saving) []byte { return number(number(dst, s.Save), s.Last) }
+
+func appendPart(dst []byte, p *CheckpointPart) []byte {
+	dst = text(text(text(dst, p.Member), p.Boot), p.Partner)
+	dst = number(flag(dst, p.Archived), uint64(len(p.Regions)))
+	for _, r := range p.Regions {
+		dst = number(dst, uint64(r))
+	}
+	dst = number(number(text(dst, p.Root), p.Base), uint64(p.Chunks))
+	for _, n := range [...]uint64{p.Bytes, p.Entities, p.Events, p.Digest} {
+		dst = number(dst, n)
+	}
+	return dst
 }
 
 // header returns the header of a message.
@@ -95,8 +118,20 @@ func header(m Message) *Header {
 		return &m.Header
 	case *Observed:
 		return &m.Header
+	case *Final:
+		return &m.Header
+	case *Retrieve:
+		return &m.Header
+	case *Abandon:
+		return &m.Header
+	case *Retrieved:
+		return &m.Header
+	case *Unfit:
+		return &m.Header
+	case *Stored:
+		return &m.Header
 	}
-	return &m.(*Final).Header
+	return &m.(*Restored).Header
 }
 
 func number(dst []byte, n uint64) []byte       { return binary.AppendUvarint(dst, n) }
@@ -177,7 +212,8 @@ func appendAsides(dst []byte, a *Asides) []byte {
 
 func appendFrozen(dst []byte, m *Frozen) []byte {
 	dst = number(numbers(dst, m.Sent), m.Observed)
-	dst = flag(moment(number(dst, m.CutNumber), m.CutAt), m.CutDone)
+	dst = appendSaving(flag(moment(number(dst, m.CutNumber), m.CutAt), m.CutDone), m.CutSaving)
+	dst = flag(flag(moment(number(dst, m.Save), m.SaveAt), m.SaveGivenUp), m.Restored)
 	dst = flag(dst, m.Finishing != nil)
 	if f := m.Finishing; f != nil {
 		dst = number(number(dst, f.Epoch), f.Term)
@@ -248,7 +284,22 @@ func (r *reader) message(kind byte) Message {
 	case kindGrants:
 		return &Grants{h, r.number("serial"), r.number("cut"), r.grants()}
 	case kindCut:
-		return &Cut{h, r.number("cut"), r.time("time of the cut")}
+		return &Cut{h, r.number("cut"), r.time("time of the cut"), r.saving()}
+	case kindRetrieve:
+		return &Retrieve{h}
+	case kindRetrieved:
+		return &Retrieved{h}
+	case kindAbandon:
+		return &Abandon{h, r.number("checkpoint")}
+	case kindUnfit:
+		return &Unfit{h, r.number("checkpoint"), r.index("part", MaxMembers), r.text("reason")}
+	case kindStored:
+		m := &Stored{Header: h, Number: r.number("checkpoint"), Err: r.text("reason")}
+		m.Part = r.part()
+		return m
+	case kindRestored:
+		last := r.flag("last")
+		return &Restored{h, r.blob("entities"), last}
 	case kindFloor:
 		return &Floor{h, r.time("floor"), r.numbers("frames")}
 	case kindFinish:
@@ -264,13 +315,13 @@ func (r *reader) message(kind byte) Message {
 	case kindRecorded:
 		return &Recorded{h, r.blob("result")}
 	case kindBroken:
-		return &Broken{h, r.text("reason")}
+		return &Broken{h, r.text("reason"), r.flag("elsewhere")}
 	case kindPong:
 		return &Pong{h, r.text("doing")}
 	case kindBatch:
 		return &Batch{h, r.number("frame"), r.blob("events")}
 	case kindParcel:
-		return &Parcel{h, r.number("cut"), r.time("time of the cut"), r.blob("parcel")}
+		return &Parcel{h, r.number("cut"), r.time("time of the cut"), r.saving(), r.blob("parcel")}
 	case kindObserved:
 		return &Observed{h, r.number("frame"), r.blob("observations")}
 	case kindFinal:
@@ -298,12 +349,25 @@ func (r *reader) finish(h Header) *Finish {
 func (r *reader) frozen(h Header) *Frozen {
 	m := &Frozen{
 		Header: h, Sent: r.numbers("frames"), Observed: r.number("observed"), CutNumber: r.number("cut"),
-		CutAt: r.time("time of the cut"), CutDone: r.flag("cut done"),
+		CutAt: r.time("time of the cut"), CutDone: r.flag("cut done"), CutSaving: r.saving(),
+		Save: r.number("checkpoint"), SaveAt: r.time("time of the checkpoint"), SaveGivenUp: r.flag("checkpoint given up"), Restored: r.flag("restored"),
 	}
 	if r.flag("finishing") {
 		m.Finishing = r.finish(Header{r.number("epoch"), r.number("term")})
 	}
 	return m
+}
+
+func (r *reader) saving() Saving { return Saving{r.number("checkpoint"), r.number("last checkpoint")} }
+
+func (r *reader) part() CheckpointPart {
+	p := CheckpointPart{Member: r.text("node"), Boot: r.text("process"), Partner: r.text("partner"), Archived: r.flag("archived")}
+	for n := r.count("regions", MaxRegions, 1); n > 0; n-- {
+		p.Regions = append(p.Regions, r.index("region", MaxRegions))
+	}
+	p.Root, p.Base, p.Chunks = r.text("root"), r.number("base"), r.index("chunks", math.MaxInt32)
+	p.Bytes, p.Entities, p.Events, p.Digest = r.number("bytes"), r.number("entities"), r.number("events"), r.number("digest")
+	return p
 }
 
 func (r *reader) full(h Header) *Full {

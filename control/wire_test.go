@@ -47,7 +47,7 @@ func drawMessage(t *rapid.T) Message {
 	finish := func() *Finish {
 		return &Finish{h, moment(), Ending(rapid.IntRange(1, 4).Draw(t, "how")), text()}
 	}
-	switch rapid.ByteRange(kindAssume, kindFinal).Draw(t, "kind") {
+	switch rapid.ByteRange(kindAssume, kindRestored).Draw(t, "kind") {
 	case kindAssume:
 		return &Assume{h}
 	case kindSettle:
@@ -63,7 +63,25 @@ func drawMessage(t *rapid.T) Message {
 		}
 		return m
 	case kindCut:
-		return &Cut{h, number(), moment()}
+		return &Cut{h, number(), moment(), Saving{number(), number()}}
+	case kindRetrieve:
+		return &Retrieve{h}
+	case kindRetrieved:
+		return &Retrieved{h}
+	case kindAbandon:
+		return &Abandon{h, number()}
+	case kindUnfit:
+		return &Unfit{h, number(), region(), text()}
+	case kindStored:
+		m := &Stored{Header: h, Number: number(), Err: text()}
+		m.Part = CheckpointPart{Member: text(), Boot: text(), Partner: text(), Archived: flag(), Root: text(), Base: number(), Chunks: count(),
+			Bytes: number(), Entities: number(), Events: number(), Digest: number()}
+		for range count() {
+			m.Part.Regions = append(m.Part.Regions, region())
+		}
+		return m
+	case kindRestored:
+		return &Restored{h, data(), flag()}
 	case kindFloor:
 		return &Floor{h, moment(), frames()}
 	case kindFinish:
@@ -71,7 +89,8 @@ func drawMessage(t *rapid.T) Message {
 	case kindPing:
 		return &Ping{h}
 	case kindFrozen:
-		m := &Frozen{Header: h, Sent: frames(), Observed: number(), CutNumber: number(), CutAt: moment(), CutDone: flag()}
+		m := &Frozen{Header: h, Sent: frames(), Observed: number(), CutNumber: number(), CutAt: moment(), CutDone: flag(),
+			CutSaving: Saving{number(), number()}, Save: number(), SaveAt: moment(), SaveGivenUp: flag(), Restored: flag()}
 		if flag() {
 			m.Finishing = finish()
 		}
@@ -107,13 +126,13 @@ func drawMessage(t *rapid.T) Message {
 	case kindRecorded:
 		return &Recorded{h, data()}
 	case kindBroken:
-		return &Broken{h, text()}
+		return &Broken{h, text(), flag()}
 	case kindPong:
 		return &Pong{h, text()}
 	case kindBatch:
 		return &Batch{h, number(), data()}
 	case kindParcel:
-		return &Parcel{h, number(), moment(), data()}
+		return &Parcel{h, number(), moment(), Saving{number(), number()}, data()}
 	case kindObserved:
 		return &Observed{h, number(), data()}
 	}
@@ -170,7 +189,9 @@ func FuzzParse(f *testing.F) {
 		&Frozen{Header: Header{1, 2}, Sent: []uint64{0, 4}, Finishing: &Finish{Header{1, 1}, 9, EndFailed, "why"}},
 		&Full{Header: Header{1, 2}, Regions: []RegionState{{1, 2, 3}}, Shape: Shape{End: 9, Lookahead: []sim.Duration{4}}},
 		&CutDone{Header: Header{1, 2}, Number: 2, Next: []sim.Time{sim.Never}}, &Batch{Header{1, 0}, 4, []byte("data")}, &Final{Header{1, 0}, nil, true},
-		&Finish{Header{1, 2}, 7, EndStopped, ""}, &Parcel{Header{1, 0}, 1, 5, []byte("p")},
+		&Finish{Header{1, 2}, 7, EndStopped, ""}, &Parcel{Header{1, 0}, 1, 5, Saving{4, 3}, []byte("p")},
+		&Cut{Header{1, 2}, 3, 50, Saving{4, 3}}, &Retrieve{Header{1, 2}}, &Retrieved{Header{1, 2}}, &Abandon{Header{1, 2}, 4}, &Unfit{Header{1, 2}, 4, 1, "why"},
+		&Stored{Header{1, 2}, 4, CheckpointPart{Member: "a", Regions: []int{0, 1}, Root: "ab", Base: 3, Digest: 7}, ""}, &Restored{Header{1, 0}, []byte("x"), true},
 	} {
 		f.Add(Append(nil, m))
 	}
@@ -214,8 +235,10 @@ func TestMessagesOfAnyKindNeverPanic(t *testing.T) {
 // safeForToy leaves out payloads, which the toy does not check.
 func safeForToy(m Message) bool {
 	switch m := m.(type) {
-	case *Batch, *Parcel, *Observed, *Final:
+	case *Batch, *Parcel, *Observed, *Final, *Restored, *Retrieve, *Abandon:
 		return false
+	case *Cut:
+		return m.Save == 0
 	case *Grants:
 		return len(m.Grants) == 0
 	case *Floor:
