@@ -125,7 +125,7 @@ func rightOrDamaged(dir string) (damage bool, err error) {
 }
 
 func TestFault26BitFlip(t *testing.T) {
-	each := 8
+	each := 6
 	if long() {
 		each = 150
 	}
