@@ -97,7 +97,7 @@ func (r *run) restrain() {
 	case r.failure != nil:
 		// An earlier failure can only be at that time or before it.
 		limit = min(limit, r.failure.Time.Add(1))
-	case r.braked:
+	case r.braked && !r.saves.pressed:
 		limit = min(limit, r.brake)
 	}
 	if limit != r.limit {

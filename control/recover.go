@@ -175,7 +175,8 @@ type seat struct {
 
 // seat gives every region a member. Regions stay where they were; those of a member that is gone go to a node
 // that had none, or else to the member beside it, which is mostly its partner. Nodes that are left over share
-// with the member that has most, as far as regions last.
+// with the member that has most, as far as regions last. Who must read a part is a member in any case: there
+// are no more parts than regions.
 func (rec *Recover) seat(job *Job, able []Node, sources []string) {
 	boots := make(map[string]string, len(able)) // looked up, never iterated
 	for _, n := range able {
@@ -214,10 +215,17 @@ func (rec *Recover) seat(job *Job, able []Node, sources []string) {
 		}
 		half := seats[most].regions / 2
 		if half == 0 {
-			break
+			break // each has one region
 		}
 		seats[most].regions -= half
 		seats = slices.Insert(seats, most+1, seat{fresh[0].Name, fresh[0].Boot, half})
+	}
+	for _, n := range fresh {
+		give := slices.IndexFunc(seats, func(s seat) bool { return isIn(sources, s.node) == 0 })
+		if isIn(sources, n.Name) == 0 || give < 0 {
+			break
+		}
+		seats[give].node, seats[give].boot = n.Name, n.Boot
 	}
 	for i, s := range seats {
 		rec.Members, rec.Boots = append(rec.Members, s.node), append(rec.Boots, s.boot)

@@ -50,6 +50,14 @@ func (r *run) inEpoch() uint64 {
 	return 0
 }
 
+// savedAt is the time of the last checkpoint, before everything if there is none.
+func (r *run) savedAt() sim.Time {
+	if c := r.job.Newest(); c != nil {
+		return c.At
+	}
+	return -1
+}
+
 // saveCap is up to where the run may go until a checkpoint is due by simulated time after one at t.
 func (r *run) saveCap(t sim.Time) sim.Time {
 	r.saves.simAt = sim.Never
@@ -67,7 +75,8 @@ func (c *Coordinator) schedule(floor sim.Time) {
 		s.due = false
 		return
 	}
-	wall := spec.Every > 0 && c.clock.now-s.since >= time.Duration(spec.Every)*time.Millisecond
+	// A run that stands still needs no other checkpoint of the same time.
+	wall := spec.Every > 0 && floor > r.savedAt() && c.clock.now-s.since >= time.Duration(spec.Every)*time.Millisecond
 	s.due = c.clock.now >= s.notBefore && (wall || r.job.Asked || r.job.Phase == Suspending || s.simAt <= floor)
 	if (s.due || spec.EverySim > 0) && !r.numbered() {
 		c.takeNumber()

@@ -26,6 +26,8 @@ import (
 //	> step N                 N things happen
 //	> stop a; wake a; restart a; stuck a b; free a b; tick 3s; depose a
 //	> pause; resume; halt    what a user asks for
+//	> beat 300ms             time passes, and nothing happens yet
+//	> save; suspend; revive; full a; wipe a
 //	> backlog a; no-backlog a; jobs; status a; counts a
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -116,6 +118,10 @@ func (s *script) do(words []string) error {
 				spec.Nodes = n
 			case "regions":
 				spec.Regions = n
+			case "every-sim":
+				spec.Checkpoints.EverySim = sim.Duration(n)
+			case "keep":
+				spec.Checkpoints.KeepLast = n
 			}
 		}
 		s.c.submit(spec)
@@ -149,6 +155,15 @@ func (s *script) do(words []string) error {
 			s.c.stuck = map[[2]int]bool{}
 		}
 		s.c.stuck[[2]int{node(1), node(2)}] = words[0] == "stuck"
+	case "beat":
+		d, err := time.ParseDuration(words[1])
+		if err != nil {
+			return err
+		}
+		for i := range s.c.nodes {
+			s.c.give(i, Members{s.c.members()})
+		}
+		s.c.tick(d)
 	case "tick":
 		d, err := time.ParseDuration(words[1])
 		if err != nil {
@@ -163,8 +178,17 @@ func (s *script) do(words []string) error {
 			s.c.tick(min(d, 500*time.Millisecond))
 			s.run(5000)
 		}
-	case "pause", "resume", "halt":
-		to := map[string]Phase{"pause": Paused, "resume": Running, "halt": Stopping}[words[0]]
+	case "save":
+		s.users++
+		s.c.commit(Command{Key: fmt.Sprint("user", s.users), Save: &Save{Job: s.c.job().ID}})
+	case "full":
+		s.c.nodes[node(1)].exec.failSave = true
+	case "wipe":
+		clear(s.c.disks[words[1]].parts)
+		s.c.disks[words[1]].wiped = true
+		s.c.restart(node(1))
+	case "pause", "resume", "halt", "suspend", "revive":
+		to := map[string]Phase{"pause": Paused, "resume": Running, "halt": Stopping, "suspend": Suspending, "revive": Running}[words[0]]
 		s.users++
 		s.c.commit(Command{Key: fmt.Sprint("user", s.users), Move: &Move{Job: s.c.job().ID, To: to}})
 	case "backlog", "no-backlog":
@@ -174,6 +198,9 @@ func (s *script) do(words []string) error {
 	case "jobs":
 		for _, j := range s.c.latest.Jobs {
 			s.say("%s %s epoch %d members %v %s %s", j.ID, j.Phase, j.Epoch, j.Members, j.Reason, j.Result)
+			for _, c := range j.Checkpoints {
+				s.say("checkpoint %d after %d at %s of epoch %d, chain %v", c.Number, c.Parent, showTime(c.At), c.Epoch, c.Chain)
+			}
 		}
 		if j := s.c.job(); j.Phase == Done && j.Epoch > 0 {
 			if wrong := s.c.verdict(s.m); wrong != "" {

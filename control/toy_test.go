@@ -221,11 +221,15 @@ type toyExecutor struct {
 	// disks are those of all nodes by name, self the own name.
 	disks map[string]*toyDisk
 	self  string
+	// committed reports whether the log has committed a checkpoint of the job.
+	committed func(n uint64) bool
 	// open is the checkpoint that is neither committed nor given up, writing what is left to do for it.
 	open    uint64
 	writing *toyWriting
 	// failSave makes writing fail.
 	failSave bool
+	// early is what is said to be durable and is not: "own" or "copy".
+	early string
 	// lastsIn counts the members whose pieces of a restore are in; retrieved says that the own are out.
 	lastsIn             int
 	retrieved, restored bool
@@ -234,8 +238,8 @@ type toyExecutor struct {
 // toyDisk is what a node has stored: parts by number of the checkpoint and part.
 type toyDisk struct {
 	parts map[[2]uint64][]byte
-	// bad says that nothing on it can be read.
-	bad bool
+	// wiped says that it was lost once.
+	wiped bool
 }
 
 // toyWriting is a checkpoint being written.
@@ -256,7 +260,7 @@ type toyFloor struct {
 }
 
 func (x *toyExecutor) Prepare(job *Job, me int) {
-	*x = toyExecutor{model: x.model, input: x.input, wrong: x.wrong, refuse: x.refuse, prepares: x.prepares + 1, disks: x.disks, self: x.self}
+	*x = toyExecutor{model: x.model, input: x.input, wrong: x.wrong, refuse: x.refuse, prepares: x.prepares + 1, disks: x.disks, self: x.self, committed: x.committed, early: x.early}
 	x.job, x.me, x.epoch = job, me, job.Epoch
 	x.model.regions = len(job.Owner)
 	n := len(job.Members)
@@ -344,13 +348,17 @@ func (x *toyExecutor) write() {
 		x.input(Saved{Epoch: x.epoch, Number: w.number, Err: "the disk is full"})
 		return
 	case !w.own:
-		x.disks[x.self].parts[key], w.own = whole, true
+		if w.own = true; x.early != "own" {
+			x.disks[x.self].parts[key] = whole
+		}
 		if w.partner >= 0 {
 			return
 		}
 	default:
 		part.Partner = x.job.Members[w.partner]
-		x.disks[part.Partner].parts[key] = whole
+		if x.early != "copy" {
+			x.disks[part.Partner].parts[key] = whole
+		}
 	}
 	for i, m := range x.job.Owner {
 		if m == x.me {
@@ -362,6 +370,9 @@ func (x *toyExecutor) write() {
 }
 
 func (x *toyExecutor) Abandon(n uint64) {
+	if x.committed(n) {
+		x.wrong("checkpoint %d is committed and given up at member %d", n, x.me)
+	}
 	if x.open != n {
 		x.wrong("checkpoint %d is given up while %d is open", n, x.open)
 	}
@@ -398,7 +409,7 @@ func (x *toyExecutor) Retrieve() {
 			continue
 		}
 		whole, ok := x.disks[x.self].parts[[2]uint64{x.job.Restore.Number, uint64(s.Part)}]
-		if !ok || x.disks[x.self].bad {
+		if !ok {
 			x.input(Unreadable{x.epoch, x.job.Restore.Number, s.Part, "it is not there"})
 			return
 		}
@@ -507,7 +518,6 @@ func (x *toyExecutor) whole() {
 	x.floor = x.cutAt
 	x.input(RestoreEnded{Epoch: x.epoch})
 }
-
 
 func (x *toyExecutor) own() (list []*toyRegion) {
 	for _, r := range x.regions {
