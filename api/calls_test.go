@@ -47,7 +47,7 @@ func TestClientSeesWhatTheNodeSays(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(nodes, f.Nodes()) {
 		t.Errorf("got %+v, %v", nodes, err)
 	}
-	spec := control.Spec{Seed: "1", End: "6 h", Set: []string{"a=b"}, Record: "raw", Regions: 2, Nodes: 3, Workers: 4}
+	spec := control.Spec{Seed: "1", End: "6 h", Set: []string{"a=b"}, Record: "raw", Regions: 2, Nodes: 3, Workers: 4, Checkpoints: control.Checkpoints{Every: 5, EverySim: 6, KeepLast: 7, KeepEvery: 8}}
 	bundle := packed(t)
 	if job, err := c.Submit(t.Context(), Submission{"name", bundle, spec}); err != nil || job != "job-9" {
 		t.Errorf("%q, %v", job, err)

@@ -94,12 +94,14 @@ func fromPhase(p pb.Phase) control.Phase {
 
 func toSpec(s control.Spec) *pb.Spec {
 	return &pb.Spec{Seed: s.Seed, End: s.End, Set: s.Set, Record: s.Record,
-		Regions: small(s.Regions), Nodes: small(s.Nodes), Workers: small(s.Workers)}
+		Regions: small(s.Regions), Nodes: small(s.Nodes), Workers: small(s.Workers),
+		Checkpoints: fromCheckpoints(s.Checkpoints)}
 }
 
 func fromSpec(s *pb.Spec) control.Spec {
 	return control.Spec{Seed: s.GetSeed(), End: s.GetEnd(), Set: s.GetSet(), Record: s.GetRecord(),
-		Regions: int(s.GetRegions()), Nodes: int(s.GetNodes()), Workers: int(s.GetWorkers())}
+		Regions: int(s.GetRegions()), Nodes: int(s.GetNodes()), Workers: int(s.GetWorkers()),
+		Checkpoints: toCheckpoints(s.GetCheckpoints())}
 }
 
 // small is a count on the wire.
@@ -173,4 +175,17 @@ func fromLine(l *pb.LogLine) LogLine {
 		out.Fields = append(out.Fields, LogField{f.GetKey(), f.GetValue()})
 	}
 	return out
+}
+
+func fromCheckpoints(c control.Checkpoints) *pb.Checkpoints {
+	if c == (control.Checkpoints{}) {
+		return nil
+	}
+	return &pb.Checkpoints{EveryMs: c.Every, EverySimNs: int64(c.EverySim), KeepLast: small(c.KeepLast), KeepEvery: c.KeepEvery}
+}
+
+func toCheckpoints(c *pb.Checkpoints) control.Checkpoints {
+	return control.Checkpoints{
+		Every: c.GetEveryMs(), EverySim: sim.Duration(c.GetEverySimNs()), KeepLast: int(c.GetKeepLast()), KeepEvery: c.GetKeepEvery(),
+	}
 }

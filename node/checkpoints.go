@@ -178,9 +178,9 @@ func (c *conductor) lastSave() error {
 
 // restore fills the regions of a run in one process from a checkpoint.
 func (w *world) restore(ctx context.Context, from *Restore) error {
-	x := newRestorer(w, from.At, nil)
-	for _, region := range from.Regions {
-		if err := x.region(ctx, region); err != nil {
+	x := newRestorer(w, from.At)
+	for _, chunks := range from.Regions {
+		if err := readRegion(ctx, len(w.prog.Kinds), from.At, chunks, x, now); err != nil {
 			return fmt.Errorf("restoring the checkpoint at %v: %w", from.At, err)
 		}
 	}

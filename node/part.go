@@ -83,6 +83,8 @@ type Part struct {
 	granted time.Time
 	staffed bool
 	alarm   *time.Timer
+	// overdue reports receipts that have waited long enough.
+	overdue *time.Timer
 	// restoring tells publications apart that several members restore; nil after the restore.
 	restoring map[heardID]bool
 	// cutting is the time of the cut under way, or negative.
@@ -206,8 +208,10 @@ func (p *Part) Start() {
 func (p *Part) Stop() {
 	p.stop()
 	p.mu.Lock()
-	if p.alarm != nil {
-		p.alarm.Stop()
+	for _, t := range []*time.Timer{p.alarm, p.overdue} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	p.mu.Unlock()
 	p.group.Wait()
@@ -434,11 +438,13 @@ func (p *Part) Receive(from int, n uint64, data []byte) error {
 
 // receipt sees to it that a frame that was received is reported in time. The coordinator knows of it from
 // its sender and reckons with the earliest thing in it until the receiver reports. If that is an event, the
-// receiver reckons with it too: another bound could not come of a receipt, which can wait for the next
-// report. It cannot wait if there is more in the frame than events, or if a cut waits for empty channels.
+// receiver reckons with it too: another bound could not come of a receipt, which can wait a little for the next
+// report. It cannot wait if there is more in the frame than events, or if a cut waits for empty channels. Of cuts
+// that the coordinator brings about for a checkpoint the part does not know before, so that no receipt waits long.
 func (p *Part) receipt(more bool) {
 	for _, r := range p.own {
-		if !more && p.next[r.id] < p.cap {
+		if !more && p.staffed && p.next[r.id] < p.cap {
+			p.receiptLater()
 			return
 		}
 	}
@@ -446,6 +452,24 @@ func (p *Part) receipt(more bool) {
 	if p.running == 0 {
 		p.options.Wake()
 	}
+}
+
+// receiptLater reports what was received in a while, if nothing else does before.
+func (p *Part) receiptLater() {
+	if p.overdue != nil {
+		return
+	}
+	p.overdue = time.AfterFunc(flushAfter, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.overdue = nil
+		for _, r := range p.own {
+			p.changes = p.changes || p.dirty[r.id]
+		}
+		if p.changes {
+			p.options.Wake()
+		}
+	})
 }
 
 // room returns an empty batch.

@@ -33,19 +33,33 @@ func (p *Part) Checkpoint(n uint64, at sim.Time) (*Capture, error) {
 // belongs to other members is handed to yield, for each of them in pieces of which the last is marked, also if
 // this member has nothing for it. Each piece may be kept.
 func (p *Part) Restore(ctx context.Context, regions []RegionChunks, yield func(to int, data []byte, last bool) error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.options.Restore == nil {
 		return fmt.Errorf("engine fault: a part that begins with the scenario restores nothing")
 	}
-	x := newRestorer(p.w, p.options.Restore.At, yield)
-	x.heard = p.heard()
+	x := newRestorer(p.w, p.options.Restore.At)
+	// The lock is not held while pieces are handed over: that may wait for who calls TakeRestored.
+	do := func(step func() error) error {
+		p.mu.Lock()
+		x.heard = p.heard()
+		err := step()
+		pieces := x.pieces()
+		p.mu.Unlock()
+		for _, piece := range pieces {
+			if err == nil {
+				err = yield(piece.to, piece.data, piece.last)
+			}
+		}
+		return err
+	}
 	for _, chunks := range regions {
-		if err := x.region(ctx, chunks); err != nil {
+		if err := readRegion(ctx, len(p.w.prog.Kinds), x.at, chunks, x, do); err != nil {
 			return fmt.Errorf("restoring the checkpoint at %v: %w", x.at, err)
 		}
 	}
-	return x.finish()
+	return do(func() error {
+		x.finish()
+		return nil
+	})
 }
 
 func (p *Part) heard() map[heardID]bool {

@@ -49,7 +49,7 @@ func ReadSaved(ctx context.Context, p *sim.Program, at sim.Time, chunks RegionCh
 		}
 		s.position = space.Position
 	}
-	if err := readRegion(ctx, len(p.Kinds), at, chunks, s); err != nil {
+	if err := readRegion(ctx, len(p.Kinds), at, chunks, s, now); err != nil {
 		return s.sum, fmt.Errorf("reading the checkpoint at %v: %w", at, err)
 	}
 	return s.sum, nil

@@ -19,8 +19,14 @@ type restorer struct {
 	out [][]byte
 	// heard tells the publications of entities that are gone, which several regions have written, apart.
 	heard map[heardID]bool
-	// yield hands over what is full of out.
-	yield func(to int, data []byte, last bool) error
+	// full are pieces of out that are to be handed over.
+	full []givenPiece
+}
+
+type givenPiece struct {
+	to   int
+	data []byte
+	last bool
 }
 
 type heardID struct {
@@ -98,8 +104,8 @@ func (w *world) finishRestore(at sim.Time) {
 	}
 }
 
-func newRestorer(w *world, at sim.Time, yield func(to int, data []byte, last bool) error) *restorer {
-	x := &restorer{w: w, at: at, heard: map[heardID]bool{}, yield: yield}
+func newRestorer(w *world, at sim.Time) *restorer {
+	x := &restorer{w: w, at: at, heard: map[heardID]bool{}}
 	if w.divided() {
 		x.out = make([][]byte, w.members.n)
 	}
@@ -122,22 +128,20 @@ func (x *restorer) home(s *saved) int {
 	return int(uint64(s.id) % uint64(w.regions))
 }
 
-// region takes in one region of the checkpoint.
-func (x *restorer) region(ctx context.Context, chunks RegionChunks) error {
-	return readRegion(ctx, len(x.w.prog.Kinds), x.at, chunks, x)
-}
-
-// finish hands over what is left for other members.
-func (x *restorer) finish() error {
+// finish makes last pieces of what is left for other members.
+func (x *restorer) finish() {
 	for m, data := range x.out {
-		if m == x.w.members.me {
-			continue
-		}
-		if err := x.yield(m, data, true); err != nil {
-			return err
+		if m != x.w.members.me {
+			x.full = append(x.full, givenPiece{m, data, true})
 		}
 	}
-	return nil
+}
+
+// pieces takes what is to be handed over.
+func (x *restorer) pieces() []givenPiece {
+	full := x.full
+	x.full = nil
+	return full
 }
 
 // taker takes in what a region of a checkpoint holds: an entity, then what it has pending. What is wrong is noted
@@ -153,20 +157,23 @@ type taker interface {
 	rest(d *reader)
 }
 
-// readRegion puts the increments of one region of a checkpoint at time at together.
-func readRegion(ctx context.Context, kinds int, at sim.Time, chunks RegionChunks, to taker) error {
+// readRegion puts the increments of one region of a checkpoint at time at together. Each step of it is done by do.
+func readRegion(ctx context.Context, kinds int, at sim.Time, chunks RegionChunks, to taker, do func(func() error) error) error {
 	g := &regionReading{to: to, kinds: kinds, at: at, slots: map[uint32]*[pageOfSlots]slotRead{}}
 	err := chunks(func(number uint64, kind byte, data []byte) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return g.chunk(number, kind, data)
+		return do(func() error { return g.chunk(number, kind, data) })
 	})
 	if err == nil {
-		err = g.end()
+		err = do(g.end)
 	}
 	return err
 }
+
+// now does a step.
+func now(f func() error) error { return f() }
 
 type regionReading struct {
 	to     taker
@@ -289,15 +296,13 @@ func (x *restorer) event(d *reader, m *sim.Message, blob []byte, cancelled bool)
 		return
 	}
 	owner := x.w.members.owner[region]
-	x.give(d, owner, appendMessage(append(x.out[owner], givenEvent), m, blob, cancelled))
+	x.give(owner, appendMessage(append(x.out[owner], givenEvent), m, blob, cancelled))
 }
 
-// give sets what is to go to a member and hands it over if it is enough.
-func (x *restorer) give(d *reader, to int, data []byte) {
-	if len(data) >= fullPiece && d.err == nil {
-		if err := x.yield(to, data, false); err != nil {
-			d.err = err
-		}
+// give sets what is to go to a member.
+func (x *restorer) give(to int, data []byte) {
+	if len(data) >= fullPiece {
+		x.full = append(x.full, givenPiece{to, data, false})
 		data = nil
 	}
 	x.out[to] = data
@@ -316,9 +321,9 @@ func (x *restorer) entity(d *reader, s *saved, raw []byte) {
 		switch {
 		case m == w.members.me:
 		case m == w.members.owner[to]:
-			x.give(d, m, append(le.AppendUint16(append(x.out[m], givenEntity), uint16(to)), raw...))
+			x.give(m, append(le.AppendUint16(append(x.out[m], givenEntity), uint16(to)), raw...))
 		default:
-			x.give(d, m, le.AppendUint16(le.AppendUint64(append(x.out[m], givenPlace), uint64(s.id)), uint16(to)))
+			x.give(m, le.AppendUint16(le.AppendUint64(append(x.out[m], givenPlace), uint64(s.id)), uint16(to)))
 		}
 	}
 }
@@ -432,7 +437,7 @@ func (x *restorer) rest(d *reader) {
 	case savedWaiting:
 		p := d.publication(len(w.prog.Kinds))
 		if d.err == nil {
-			x.hear(d, &p)
+			x.hear(&p)
 		}
 	case savedRemnant:
 		m := d.remnant(len(w.prog.Kinds))
@@ -440,7 +445,7 @@ func (x *restorer) rest(d *reader) {
 			w.takeRemnant(&m, x.at)
 			for to := range x.out {
 				if to != w.members.me {
-					x.give(d, to, m.append(append(x.out[to], givenRemnant)))
+					x.give(to, m.append(append(x.out[to], givenRemnant)))
 				}
 			}
 		}
@@ -457,12 +462,12 @@ func (x *restorer) rest(d *reader) {
 
 // hear gives a publication that is not visible yet to the region that owns the entity, or, if that is gone, to
 // all that may still see it.
-func (x *restorer) hear(d *reader, p *publication) {
+func (x *restorer) hear(p *publication) {
 	w := x.w
 	at := w.dir.find(p.id)
 	for to := range x.out {
 		if to != w.members.me && (!w.known(p.id) || w.members.owner[at.region()] == to) {
-			x.give(d, to, appendPublication(append(x.out[to], givenHeard), p))
+			x.give(to, appendPublication(append(x.out[to], givenHeard), p))
 		}
 	}
 	w.takeHeard(x.heard, p)

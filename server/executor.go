@@ -31,6 +31,8 @@ type outside struct {
 	log       *slog.Logger
 	// input hands the agent an input.
 	input func(control.Input)
+	// deliver sends a payload to a node and waits for room on its link.
+	deliver func(ctx context.Context, to string, payload []byte) error
 	// wake says that Collect has something; it does not block.
 	wake func()
 	// room waits until the links can take another piece of a result for a node.
@@ -47,6 +49,8 @@ type executor struct {
 	// from the loop.
 	bundle func(hash string) []byte
 	share  *share
+	// keeper keeps the checkpoints of the job that was prepared last; nil if it takes none.
+	keeper atomic.Pointer[keeper]
 	// group are the goroutines of all shares.
 	group sync.WaitGroup
 	// shown is the share of which the node tells; nil where there is none.
@@ -73,6 +77,7 @@ type share struct {
 	recording *recording // on the recording member only
 	keeper    *keeper    // nil if the job takes no checkpoints and begins from none
 	saves     saves
+	retrieval retrieval
 	ended     bool
 	// ready says that the fields above are set.
 	ready atomic.Bool
@@ -93,6 +98,7 @@ func (e *executor) Prepare(job *control.Job, me int) {
 	}
 	s := &share{job: job, me: me}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.keeper = e.keep(job)
 	e.share, e.backlog = s, false
 	e.shown.Store(s)
 	data := e.bundle(job.Bundle)
@@ -135,11 +141,16 @@ func (e *executor) prepare(s *share, data []byte) error {
 	if s.level >= record.Summary && r.Report {
 		o.Bins = summary.PageBins
 	}
+	o.Checkpoints = s.keeper != nil
+	if from := s.job.Restore; from != nil {
+		o.Restore = &node.RestoredFrom{At: from.At}
+		s.retrieval.waits = len(s.job.Members) // for itself too
+	}
 	if s.part, err = node.NewPart(s.ctx, program, o); err != nil {
 		return err
 	}
 	if s.records() {
-		if s.recording, err = newRecording(e.outside, s, nil); err != nil {
+		if err := e.record(s); err != nil {
 			return err
 		}
 		e.group.Go(s.recording.run)
@@ -227,11 +238,11 @@ func (e *executor) Collect() control.Collected {
 	if r := s.recording; r != nil {
 		c.Backlog = c.Backlog || r.full()
 		if err := r.failed(); err != nil && c.Fault == nil {
-			c.Fault = fmt.Errorf("the results cannot be written: %w", err)
+			c.Fault = &control.Unable{Err: fmt.Errorf("the results cannot be written: %w", err)}
 		}
 	}
 	if why := e.resigned.Load(); why != nil && c.Fault == nil {
-		c.Fault = errors.New(*why)
+		c.Fault = &control.Unable{Err: errors.New(*why)}
 	}
 	if c.Backlog != e.backlog {
 		e.backlog, c.Changed = c.Backlog, true
@@ -290,6 +301,7 @@ func (e *executor) Finish(at sim.Time, how control.Ending, _ string) {
 		return
 	}
 	s.ended = true
+	s.saves.cancel()
 	if s.recording != nil {
 		s.recording.finish(at, how)
 	}
@@ -373,8 +385,11 @@ func (e *executor) stop(ctx context.Context) error {
 	e.Drop("the node ends")
 	done := make(chan struct{})
 	go func() {
+		defer close(done)
+		if k := e.keeper.Swap(nil); k != nil {
+			e.closeKeeper(k)
+		}
 		e.group.Wait()
-		close(done)
 	}()
 	select {
 	case <-done:

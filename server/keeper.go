@@ -33,6 +33,10 @@ type keeper struct {
 	log  *slog.Logger
 	send func(ctx context.Context, to string, payload []byte) error
 
+	// fresh says that what is in the folder is of no use: it is removed before the store is opened.
+	fresh  bool
+	closed bool
+
 	opening sync.Mutex
 	options checkpoint.Options
 	store   *checkpoint.Store
@@ -45,6 +49,8 @@ type keeper struct {
 	mirrored map[string]int64
 	partner  string
 	group    sync.WaitGroup
+	// committing is held by who commits, one after the other.
+	committing sync.Mutex
 }
 
 // incoming is a copy that is being received: its messages are taken in one after the other by a goroutine.
@@ -64,8 +70,17 @@ func newKeeper(dir, job string, o checkpoint.Options, log *slog.Logger, send fun
 func (k *keeper) open() (*checkpoint.Store, error) {
 	k.opening.Lock()
 	defer k.opening.Unlock()
-	if k.store != nil {
+	switch {
+	case k.store != nil:
 		return k.store, nil
+	case k.closed:
+		return nil, checkpoint.ErrClosed
+	}
+	if k.fresh {
+		if err := os.RemoveAll(k.options.Dir); err != nil {
+			return nil, err
+		}
+		k.fresh = false
 	}
 	s, err := checkpoint.Open(k.options)
 	if err != nil {
@@ -81,6 +96,7 @@ func (k *keeper) close() error {
 	k.group.Wait()
 	k.opening.Lock()
 	defer k.opening.Unlock()
+	k.closed = true
 	if k.store == nil {
 		return nil
 	}
@@ -108,6 +124,8 @@ func (k *keeper) begin(epoch uint64) {
 	k.mirrored, k.partner = map[string]int64{}, ""
 }
 
+type regionChunks = node.RegionChunks
+
 // recorded is the state of the recording at a checkpoint.
 type recorded struct {
 	dir   string // of its files
@@ -115,13 +133,13 @@ type recorded struct {
 	files []record.FileState
 }
 
-// save writes the own part of a checkpoint and its copy, if there is a partner. It returns when both are durable.
-func (k *keeper) save(ctx context.Context, c *node.Capture, epoch uint64, part int, partner string, rec *recorded) (*checkpoint.Part, error) {
+// save writes the own part of a checkpoint, which builds on those of chain, and its copy, if there is a partner. It
+// returns when both are durable.
+func (k *keeper) save(ctx context.Context, c *node.Capture, epoch uint64, part int, partner string, chain []uint64, rec *recorded) (*checkpoint.Part, error) {
 	store, err := k.open()
 	if err != nil {
 		return nil, err
 	}
-	chain := chainOf(store, epoch, c.Base())
 	const estimate = 16 << 20 // what is needed at least; a full disk is noticed while writing too
 	w, err := store.Write(c.Number(), part, chain, estimate)
 	if err != nil {
@@ -146,20 +164,6 @@ func (k *keeper) save(ctx context.Context, c *node.Capture, epoch uint64, part i
 func abort(w *checkpoint.Writer) error {
 	w.Abort()
 	return nil
-}
-
-// chainOf lists the checkpoints of an epoch from base on, which a next one builds on.
-func chainOf(s *checkpoint.Store, epoch, base uint64) (chain []uint64) {
-	m := s.Latest()
-	if m == nil || m.Epoch != epoch {
-		return nil
-	}
-	for _, n := range m.Chain {
-		if n >= base {
-			chain = append(chain, n)
-		}
-	}
-	return chain
 }
 
 func (k *keeper) beginCopy(ctx context.Context, id copyID, partner string, start copyStart) (*copier, error) {
@@ -447,6 +451,8 @@ func (r *receiver) abort() {
 
 // commit notes that a checkpoint exists.
 func (k *keeper) commit(m *checkpoint.Manifest) error {
+	k.committing.Lock()
+	defer k.committing.Unlock()
 	s, err := k.open()
 	if err != nil {
 		return err
@@ -471,7 +477,7 @@ func (k *keeper) part(number uint64, part int, root string) (*checkpoint.Part, e
 }
 
 // regions returns what reads the regions of a part.
-func (k *keeper) regions(p *checkpoint.Part) (list []node.RegionChunks) {
+func (k *keeper) regions(p *checkpoint.Part) (list []regionChunks) {
 	for _, g := range p.Regions {
 		if g.Region == recordedRegion {
 			continue

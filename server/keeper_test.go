@@ -90,7 +90,7 @@ func TestPartnerHasAllOfACheckpoint(t *testing.T) {
 	p := newPair(t)
 	prog, c := captured(t, 3)
 	rec := recordedFile(t, strings.Repeat("1,2,3\n", 100_000))
-	part, err := p.a.save(context.Background(), c, 7, 0, "b", rec)
+	part, err := p.a.save(context.Background(), c, 7, 0, "b", nil, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestCopiesThatCannotBeMade(t *testing.T) {
 			if name == "another epoch" {
 				go func() { p.a.begin(8); cancel() }() // nobody answers what is refused: the next epoch ends it
 			}
-			if part, err := p.a.save(ctx, c, 7, 0, "b", recordedFile(t, "1,2\n")); err == nil {
+			if part, err := p.a.save(ctx, c, 7, 0, "b", nil, recordedFile(t, "1,2\n")); err == nil {
 				t.Errorf("saved %+v", part)
 			}
 			cancel()

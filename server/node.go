@@ -95,10 +95,11 @@ func (n *Node) begin(ctx context.Context) error {
 	n.asked = &far{Node: n}
 	n.exec = &executor{outside: outside{
 		models: c.Models, self: c.Name, workers: c.Workers, workersAt: n.nodes.workers, store: n.store, log: n.log,
-		input: func(in control.Input) { n.loop.put(in) },
-		wake:  func() { n.loop.wake() },
-		room:  func(ctx context.Context, to string) error { return n.loop.room(ctx, to) },
-		full:  func() bool { return n.loop.full() },
+		input:   func(in control.Input) { n.loop.put(in) },
+		wake:    func() { n.loop.wake() },
+		deliver: n.deliver,
+		room:    func(ctx context.Context, to string) error { return n.loop.room(ctx, to) },
+		full:    func() bool { return n.loop.full() },
 	}}
 	c.OrderFor = cmp.Or(c.OrderFor, 30*time.Second)
 	if c.Control.ExpectedNodes == 0 {
@@ -259,6 +260,12 @@ func (n *Node) hear(from, boot string, payload []byte) error {
 		return err
 	case payloadQuestion, payloadAnswer:
 		return n.peers.hear(from, kind, data)
+	case payloadCopy:
+		k := n.exec.keeper.Load()
+		if k == nil {
+			return errors.New("a copy of a checkpoint, and no job that takes any runs here")
+		}
+		return k.hear(from, data)
 	}
 	return fmt.Errorf("it is of unknown kind %d", kind)
 }
@@ -309,6 +316,9 @@ func (n *Node) tidy() {
 			if err := n.store.prune(state); err != nil {
 				n.log.Warn("results of old jobs cannot be removed", "error", err)
 			}
+		}
+		if err := n.exec.prune(state); err != nil {
+			n.log.Warn("checkpoints of ended jobs cannot be removed", "error", err)
 		}
 		select {
 		case <-n.ctx.Done():

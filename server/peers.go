@@ -140,7 +140,11 @@ func (p *peers) send(ctx context.Context, node string, kind byte, v any) error {
 	if err != nil {
 		return err
 	}
-	payload := append([]byte{kind}, data...)
+	return p.sendRaw(ctx, node, append([]byte{kind}, data...))
+}
+
+// sendRaw sends a payload, waiting for room.
+func (p *peers) sendRaw(ctx context.Context, node string, payload []byte) error {
 	for {
 		err := p.links.Send(node, payload)
 		if !errors.Is(err, link.ErrFull) {
@@ -149,7 +153,7 @@ func (p *peers) send(ctx context.Context, node string, kind byte, v any) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }

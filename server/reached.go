@@ -63,6 +63,8 @@ func plainly(awaited string) string {
 		{"members to take in what others sent them, and to state where they are", "waiting for %s to be ready"},
 		{"the member that records to complete the results", "waiting for %s to complete the results"},
 		{"the log to take in the end of the job", "about to end"},
+		{"nodes to go on with, from the last checkpoint", "waiting for %s to go on with, from the last checkpoint"},
+		{"members to read the checkpoint that the job goes on from", "waiting for %s to read the checkpoint that it goes on from"},
 		{"what is queued up to be written or sent", "waiting for %s to write or send what is queued up"},
 	} {
 		if what != p.what {

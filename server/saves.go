@@ -10,10 +10,25 @@ import (
 	"github.com/simnode/simnode/sim"
 )
 
-// saves are the checkpoints of a share that are under way.
+// saves are the checkpoints of a share.
 type saves struct {
-	mu   sync.Mutex
-	open map[uint64]*saving
+	mu sync.Mutex
+	// open are those under way, chain those of this epoch that were committed.
+	open  map[uint64]*saving
+	chain []uint64
+}
+
+// from lists the committed checkpoints from base on, on which the next one builds.
+func (s *saves) from(base uint64) (chain []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.chain {
+		if n >= base {
+			chain = append(chain, n)
+		}
+	}
+	s.chain = chain
+	return chain
 }
 
 // saving is one.
@@ -75,9 +90,18 @@ func (e *executor) save(ctx context.Context, s *share, c *node.Capture, partner 
 		if got.err != nil {
 			return nil, fmt.Errorf("the recording cannot be saved: %w", got.err)
 		}
-		return s.keeper.save(ctx, c, s.job.Epoch, s.me, partner, got.rec)
+		return s.keeper.save(ctx, c, s.job.Epoch, s.me, partner, s.saves.from(c.Base()), got.rec)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	}
+}
+
+// cancel gives up the writing of all that are under way.
+func (s *saves) cancel() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.open {
+		v.cancel(errAbandoned)
 	}
 }
 
@@ -86,6 +110,9 @@ func (e *executor) endSave(s *share, n uint64, kept bool) {
 	s.saves.mu.Lock()
 	v := s.saves.open[n]
 	delete(s.saves.open, n)
+	if last := len(s.saves.chain) - 1; kept && (last < 0 || s.saves.chain[last] < n) {
+		s.saves.chain = append(s.saves.chain, n)
+	}
 	s.saves.mu.Unlock()
 	if v == nil {
 		return

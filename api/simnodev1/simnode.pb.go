@@ -105,9 +105,11 @@ type Spec struct {
 	// How much is recorded: off, summary, statistical or raw.
 	Record string `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`
 	// Regions in all, nodes to wait for, workers on each node.
-	Regions       uint32 `protobuf:"varint,5,opt,name=regions,proto3" json:"regions,omitempty"`
-	Nodes         uint32 `protobuf:"varint,6,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	Workers       uint32 `protobuf:"varint,7,opt,name=workers,proto3" json:"workers,omitempty"`
+	Regions uint32 `protobuf:"varint,5,opt,name=regions,proto3" json:"regions,omitempty"`
+	Nodes   uint32 `protobuf:"varint,6,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Workers uint32 `protobuf:"varint,7,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Checkpoints from which the job goes on when nodes are lost; without them it begins again.
+	Checkpoints   *Checkpoints `protobuf:"bytes,8,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -191,6 +193,84 @@ func (x *Spec) GetWorkers() uint32 {
 	return 0
 }
 
+func (x *Spec) GetCheckpoints() *Checkpoints {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
+// Checkpoints say when a job takes checkpoints; 0 is none.
+type Checkpoints struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Wall time between them in milliseconds, simulated time in nanoseconds.
+	EveryMs    int64 `protobuf:"varint,1,opt,name=every_ms,json=everyMs,proto3" json:"every_ms,omitempty"`
+	EverySimNs int64 `protobuf:"varint,2,opt,name=every_sim_ns,json=everySimNs,proto3" json:"every_sim_ns,omitempty"`
+	// How many of the newest are kept (0: 3), and that the first at or after each multiple of so many is kept.
+	KeepLast      uint32 `protobuf:"varint,3,opt,name=keep_last,json=keepLast,proto3" json:"keep_last,omitempty"`
+	KeepEvery     uint64 `protobuf:"varint,4,opt,name=keep_every,json=keepEvery,proto3" json:"keep_every,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checkpoints) Reset() {
+	*x = Checkpoints{}
+	mi := &file_simnode_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checkpoints) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checkpoints) ProtoMessage() {}
+
+func (x *Checkpoints) ProtoReflect() protoreflect.Message {
+	mi := &file_simnode_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
+func (*Checkpoints) Descriptor() ([]byte, []int) {
+	return file_simnode_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Checkpoints) GetEveryMs() int64 {
+	if x != nil {
+		return x.EveryMs
+	}
+	return 0
+}
+
+func (x *Checkpoints) GetEverySimNs() int64 {
+	if x != nil {
+		return x.EverySimNs
+	}
+	return 0
+}
+
+func (x *Checkpoints) GetKeepLast() uint32 {
+	if x != nil {
+		return x.KeepLast
+	}
+	return 0
+}
+
+func (x *Checkpoints) GetKeepEvery() uint64 {
+	if x != nil {
+		return x.KeepEvery
+	}
+	return 0
+}
+
 // Job is a job of the cluster.
 type Job struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -215,7 +295,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_simnode_proto_msgTypes[1]
+	mi := &file_simnode_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -227,7 +307,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[1]
+	mi := &file_simnode_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -240,7 +320,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{1}
+	return file_simnode_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Job) GetId() string {
@@ -340,7 +420,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_simnode_proto_msgTypes[2]
+	mi := &file_simnode_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +432,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[2]
+	mi := &file_simnode_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +445,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{2}
+	return file_simnode_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Progress) GetPhase() Phase {
@@ -441,7 +521,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_simnode_proto_msgTypes[3]
+	mi := &file_simnode_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +533,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[3]
+	mi := &file_simnode_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +546,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{3}
+	return file_simnode_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Node) GetName() string {
@@ -549,7 +629,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_simnode_proto_msgTypes[4]
+	mi := &file_simnode_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +641,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[4]
+	mi := &file_simnode_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +654,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{4}
+	return file_simnode_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StatusRequest) GetJob() string {
@@ -601,7 +681,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_simnode_proto_msgTypes[5]
+	mi := &file_simnode_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +693,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[5]
+	mi := &file_simnode_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +706,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{5}
+	return file_simnode_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -679,7 +759,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_simnode_proto_msgTypes[6]
+	mi := &file_simnode_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +771,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[6]
+	mi := &file_simnode_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +784,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{6}
+	return file_simnode_proto_rawDescGZIP(), []int{7}
 }
 
 type NodesResponse struct {
@@ -717,7 +797,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_simnode_proto_msgTypes[7]
+	mi := &file_simnode_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +809,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[7]
+	mi := &file_simnode_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +822,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{7}
+	return file_simnode_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *NodesResponse) GetNodes() []*Node {
@@ -761,7 +841,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_simnode_proto_msgTypes[8]
+	mi := &file_simnode_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +853,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[8]
+	mi := &file_simnode_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +866,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{8}
+	return file_simnode_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchRequest) GetJob() string {
@@ -805,7 +885,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_simnode_proto_msgTypes[9]
+	mi := &file_simnode_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +897,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[9]
+	mi := &file_simnode_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +910,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{9}
+	return file_simnode_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchResponse) GetProgress() *Progress {
@@ -854,7 +934,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_simnode_proto_msgTypes[10]
+	mi := &file_simnode_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +946,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[10]
+	mi := &file_simnode_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +959,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{10}
+	return file_simnode_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LogsRequest) GetNode() string {
@@ -912,7 +992,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_simnode_proto_msgTypes[11]
+	mi := &file_simnode_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1004,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[11]
+	mi := &file_simnode_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1017,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{11}
+	return file_simnode_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LogsResponse) GetLines() []*LogLine {
@@ -960,7 +1040,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_simnode_proto_msgTypes[12]
+	mi := &file_simnode_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1052,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[12]
+	mi := &file_simnode_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1065,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{12}
+	return file_simnode_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LogLine) GetTimeMs() int64 {
@@ -1026,7 +1106,7 @@ type LogField struct {
 
 func (x *LogField) Reset() {
 	*x = LogField{}
-	mi := &file_simnode_proto_msgTypes[13]
+	mi := &file_simnode_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1118,7 @@ func (x *LogField) String() string {
 func (*LogField) ProtoMessage() {}
 
 func (x *LogField) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[13]
+	mi := &file_simnode_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1131,7 @@ func (x *LogField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogField.ProtoReflect.Descriptor instead.
 func (*LogField) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{13}
+	return file_simnode_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LogField) GetKey() string {
@@ -1077,7 +1157,7 @@ type ResultsRequest struct {
 
 func (x *ResultsRequest) Reset() {
 	*x = ResultsRequest{}
-	mi := &file_simnode_proto_msgTypes[14]
+	mi := &file_simnode_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1169,7 @@ func (x *ResultsRequest) String() string {
 func (*ResultsRequest) ProtoMessage() {}
 
 func (x *ResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[14]
+	mi := &file_simnode_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1182,7 @@ func (x *ResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultsRequest.ProtoReflect.Descriptor instead.
 func (*ResultsRequest) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{14}
+	return file_simnode_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResultsRequest) GetJob() string {
@@ -1123,7 +1203,7 @@ type ResultsResponse struct {
 
 func (x *ResultsResponse) Reset() {
 	*x = ResultsResponse{}
-	mi := &file_simnode_proto_msgTypes[15]
+	mi := &file_simnode_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1215,7 @@ func (x *ResultsResponse) String() string {
 func (*ResultsResponse) ProtoMessage() {}
 
 func (x *ResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[15]
+	mi := &file_simnode_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1228,7 @@ func (x *ResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultsResponse.ProtoReflect.Descriptor instead.
 func (*ResultsResponse) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{15}
+	return file_simnode_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResultsResponse) GetSummary() string {
@@ -1175,7 +1255,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_simnode_proto_msgTypes[16]
+	mi := &file_simnode_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1267,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[16]
+	mi := &file_simnode_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1280,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{16}
+	return file_simnode_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FileInfo) GetName() string {
@@ -1228,7 +1308,7 @@ type FileRequest struct {
 
 func (x *FileRequest) Reset() {
 	*x = FileRequest{}
-	mi := &file_simnode_proto_msgTypes[17]
+	mi := &file_simnode_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1320,7 @@ func (x *FileRequest) String() string {
 func (*FileRequest) ProtoMessage() {}
 
 func (x *FileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[17]
+	mi := &file_simnode_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1333,7 @@ func (x *FileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileRequest.ProtoReflect.Descriptor instead.
 func (*FileRequest) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{17}
+	return file_simnode_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FileRequest) GetJob() string {
@@ -1279,7 +1359,7 @@ type FileResponse struct {
 
 func (x *FileResponse) Reset() {
 	*x = FileResponse{}
-	mi := &file_simnode_proto_msgTypes[18]
+	mi := &file_simnode_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1371,7 @@ func (x *FileResponse) String() string {
 func (*FileResponse) ProtoMessage() {}
 
 func (x *FileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[18]
+	mi := &file_simnode_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1384,7 @@ func (x *FileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileResponse.ProtoReflect.Descriptor instead.
 func (*FileResponse) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{18}
+	return file_simnode_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FileResponse) GetData() []byte {
@@ -1327,7 +1407,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_simnode_proto_msgTypes[19]
+	mi := &file_simnode_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1419,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[19]
+	mi := &file_simnode_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1432,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{19}
+	return file_simnode_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubmitRequest) GetBundle() []byte {
@@ -1385,7 +1465,7 @@ type SubmitResponse struct {
 
 func (x *SubmitResponse) Reset() {
 	*x = SubmitResponse{}
-	mi := &file_simnode_proto_msgTypes[20]
+	mi := &file_simnode_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1477,7 @@ func (x *SubmitResponse) String() string {
 func (*SubmitResponse) ProtoMessage() {}
 
 func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[20]
+	mi := &file_simnode_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1490,7 @@ func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResponse.ProtoReflect.Descriptor instead.
 func (*SubmitResponse) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{20}
+	return file_simnode_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SubmitResponse) GetJob() string {
@@ -1429,7 +1509,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_simnode_proto_msgTypes[21]
+	mi := &file_simnode_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1521,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[21]
+	mi := &file_simnode_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1534,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{21}
+	return file_simnode_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PauseRequest) GetJob() string {
@@ -1472,7 +1552,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_simnode_proto_msgTypes[22]
+	mi := &file_simnode_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1564,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[22]
+	mi := &file_simnode_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1577,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{22}
+	return file_simnode_proto_rawDescGZIP(), []int{23}
 }
 
 type ResumeRequest struct {
@@ -1509,7 +1589,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_simnode_proto_msgTypes[23]
+	mi := &file_simnode_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1601,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[23]
+	mi := &file_simnode_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1614,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{23}
+	return file_simnode_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResumeRequest) GetJob() string {
@@ -1552,7 +1632,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_simnode_proto_msgTypes[24]
+	mi := &file_simnode_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1644,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[24]
+	mi := &file_simnode_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1657,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{24}
+	return file_simnode_proto_rawDescGZIP(), []int{25}
 }
 
 type StopRequest struct {
@@ -1589,7 +1669,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_simnode_proto_msgTypes[25]
+	mi := &file_simnode_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1681,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[25]
+	mi := &file_simnode_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1694,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{25}
+	return file_simnode_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StopRequest) GetJob() string {
@@ -1632,7 +1712,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_simnode_proto_msgTypes[26]
+	mi := &file_simnode_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1724,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_simnode_proto_msgTypes[26]
+	mi := &file_simnode_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1737,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_simnode_proto_rawDescGZIP(), []int{26}
+	return file_simnode_proto_rawDescGZIP(), []int{27}
 }
 
 var File_simnode_proto protoreflect.FileDescriptor
@@ -1665,7 +1745,7 @@ var File_simnode_proto protoreflect.FileDescriptor
 const file_simnode_proto_rawDesc = "" +
 	"\n" +
 	"\rsimnode.proto\x12\n" +
-	"simnode.v1\"\xa0\x01\n" +
+	"simnode.v1\"\xdb\x01\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04seed\x18\x01 \x01(\tR\x04seed\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\tR\x03end\x12\x10\n" +
@@ -1673,7 +1753,15 @@ const file_simnode_proto_rawDesc = "" +
 	"\x06record\x18\x04 \x01(\tR\x06record\x12\x18\n" +
 	"\aregions\x18\x05 \x01(\rR\aregions\x12\x14\n" +
 	"\x05nodes\x18\x06 \x01(\rR\x05nodes\x12\x18\n" +
-	"\aworkers\x18\a \x01(\rR\aworkers\"\xcb\x02\n" +
+	"\aworkers\x18\a \x01(\rR\aworkers\x129\n" +
+	"\vcheckpoints\x18\b \x01(\v2\x17.simnode.v1.CheckpointsR\vcheckpoints\"\x86\x01\n" +
+	"\vCheckpoints\x12\x19\n" +
+	"\bevery_ms\x18\x01 \x01(\x03R\aeveryMs\x12 \n" +
+	"\fevery_sim_ns\x18\x02 \x01(\x03R\n" +
+	"everySimNs\x12\x1b\n" +
+	"\tkeep_last\x18\x03 \x01(\rR\bkeepLast\x12\x1d\n" +
+	"\n" +
+	"keep_every\x18\x04 \x01(\x04R\tkeepEvery\"\xcb\x02\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -1800,74 +1888,76 @@ func file_simnode_proto_rawDescGZIP() []byte {
 }
 
 var file_simnode_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_simnode_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_simnode_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_simnode_proto_goTypes = []any{
 	(Phase)(0),              // 0: simnode.v1.Phase
 	(*Spec)(nil),            // 1: simnode.v1.Spec
-	(*Job)(nil),             // 2: simnode.v1.Job
-	(*Progress)(nil),        // 3: simnode.v1.Progress
-	(*Node)(nil),            // 4: simnode.v1.Node
-	(*StatusRequest)(nil),   // 5: simnode.v1.StatusRequest
-	(*StatusResponse)(nil),  // 6: simnode.v1.StatusResponse
-	(*NodesRequest)(nil),    // 7: simnode.v1.NodesRequest
-	(*NodesResponse)(nil),   // 8: simnode.v1.NodesResponse
-	(*WatchRequest)(nil),    // 9: simnode.v1.WatchRequest
-	(*WatchResponse)(nil),   // 10: simnode.v1.WatchResponse
-	(*LogsRequest)(nil),     // 11: simnode.v1.LogsRequest
-	(*LogsResponse)(nil),    // 12: simnode.v1.LogsResponse
-	(*LogLine)(nil),         // 13: simnode.v1.LogLine
-	(*LogField)(nil),        // 14: simnode.v1.LogField
-	(*ResultsRequest)(nil),  // 15: simnode.v1.ResultsRequest
-	(*ResultsResponse)(nil), // 16: simnode.v1.ResultsResponse
-	(*FileInfo)(nil),        // 17: simnode.v1.FileInfo
-	(*FileRequest)(nil),     // 18: simnode.v1.FileRequest
-	(*FileResponse)(nil),    // 19: simnode.v1.FileResponse
-	(*SubmitRequest)(nil),   // 20: simnode.v1.SubmitRequest
-	(*SubmitResponse)(nil),  // 21: simnode.v1.SubmitResponse
-	(*PauseRequest)(nil),    // 22: simnode.v1.PauseRequest
-	(*PauseResponse)(nil),   // 23: simnode.v1.PauseResponse
-	(*ResumeRequest)(nil),   // 24: simnode.v1.ResumeRequest
-	(*ResumeResponse)(nil),  // 25: simnode.v1.ResumeResponse
-	(*StopRequest)(nil),     // 26: simnode.v1.StopRequest
-	(*StopResponse)(nil),    // 27: simnode.v1.StopResponse
+	(*Checkpoints)(nil),     // 2: simnode.v1.Checkpoints
+	(*Job)(nil),             // 3: simnode.v1.Job
+	(*Progress)(nil),        // 4: simnode.v1.Progress
+	(*Node)(nil),            // 5: simnode.v1.Node
+	(*StatusRequest)(nil),   // 6: simnode.v1.StatusRequest
+	(*StatusResponse)(nil),  // 7: simnode.v1.StatusResponse
+	(*NodesRequest)(nil),    // 8: simnode.v1.NodesRequest
+	(*NodesResponse)(nil),   // 9: simnode.v1.NodesResponse
+	(*WatchRequest)(nil),    // 10: simnode.v1.WatchRequest
+	(*WatchResponse)(nil),   // 11: simnode.v1.WatchResponse
+	(*LogsRequest)(nil),     // 12: simnode.v1.LogsRequest
+	(*LogsResponse)(nil),    // 13: simnode.v1.LogsResponse
+	(*LogLine)(nil),         // 14: simnode.v1.LogLine
+	(*LogField)(nil),        // 15: simnode.v1.LogField
+	(*ResultsRequest)(nil),  // 16: simnode.v1.ResultsRequest
+	(*ResultsResponse)(nil), // 17: simnode.v1.ResultsResponse
+	(*FileInfo)(nil),        // 18: simnode.v1.FileInfo
+	(*FileRequest)(nil),     // 19: simnode.v1.FileRequest
+	(*FileResponse)(nil),    // 20: simnode.v1.FileResponse
+	(*SubmitRequest)(nil),   // 21: simnode.v1.SubmitRequest
+	(*SubmitResponse)(nil),  // 22: simnode.v1.SubmitResponse
+	(*PauseRequest)(nil),    // 23: simnode.v1.PauseRequest
+	(*PauseResponse)(nil),   // 24: simnode.v1.PauseResponse
+	(*ResumeRequest)(nil),   // 25: simnode.v1.ResumeRequest
+	(*ResumeResponse)(nil),  // 26: simnode.v1.ResumeResponse
+	(*StopRequest)(nil),     // 27: simnode.v1.StopRequest
+	(*StopResponse)(nil),    // 28: simnode.v1.StopResponse
 }
 var file_simnode_proto_depIdxs = []int32{
-	0,  // 0: simnode.v1.Job.phase:type_name -> simnode.v1.Phase
-	1,  // 1: simnode.v1.Job.spec:type_name -> simnode.v1.Spec
-	3,  // 2: simnode.v1.Job.progress:type_name -> simnode.v1.Progress
-	0,  // 3: simnode.v1.Progress.phase:type_name -> simnode.v1.Phase
-	2,  // 4: simnode.v1.StatusResponse.jobs:type_name -> simnode.v1.Job
-	4,  // 5: simnode.v1.NodesResponse.nodes:type_name -> simnode.v1.Node
-	3,  // 6: simnode.v1.WatchResponse.progress:type_name -> simnode.v1.Progress
-	13, // 7: simnode.v1.LogsResponse.lines:type_name -> simnode.v1.LogLine
-	14, // 8: simnode.v1.LogLine.fields:type_name -> simnode.v1.LogField
-	17, // 9: simnode.v1.ResultsResponse.files:type_name -> simnode.v1.FileInfo
-	1,  // 10: simnode.v1.SubmitRequest.spec:type_name -> simnode.v1.Spec
-	5,  // 11: simnode.v1.Cluster.Status:input_type -> simnode.v1.StatusRequest
-	7,  // 12: simnode.v1.Cluster.Nodes:input_type -> simnode.v1.NodesRequest
-	9,  // 13: simnode.v1.Cluster.Watch:input_type -> simnode.v1.WatchRequest
-	11, // 14: simnode.v1.Cluster.Logs:input_type -> simnode.v1.LogsRequest
-	15, // 15: simnode.v1.Cluster.Results:input_type -> simnode.v1.ResultsRequest
-	18, // 16: simnode.v1.Cluster.File:input_type -> simnode.v1.FileRequest
-	20, // 17: simnode.v1.Cluster.Submit:input_type -> simnode.v1.SubmitRequest
-	22, // 18: simnode.v1.Cluster.Pause:input_type -> simnode.v1.PauseRequest
-	24, // 19: simnode.v1.Cluster.Resume:input_type -> simnode.v1.ResumeRequest
-	26, // 20: simnode.v1.Cluster.Stop:input_type -> simnode.v1.StopRequest
-	6,  // 21: simnode.v1.Cluster.Status:output_type -> simnode.v1.StatusResponse
-	8,  // 22: simnode.v1.Cluster.Nodes:output_type -> simnode.v1.NodesResponse
-	10, // 23: simnode.v1.Cluster.Watch:output_type -> simnode.v1.WatchResponse
-	12, // 24: simnode.v1.Cluster.Logs:output_type -> simnode.v1.LogsResponse
-	16, // 25: simnode.v1.Cluster.Results:output_type -> simnode.v1.ResultsResponse
-	19, // 26: simnode.v1.Cluster.File:output_type -> simnode.v1.FileResponse
-	21, // 27: simnode.v1.Cluster.Submit:output_type -> simnode.v1.SubmitResponse
-	23, // 28: simnode.v1.Cluster.Pause:output_type -> simnode.v1.PauseResponse
-	25, // 29: simnode.v1.Cluster.Resume:output_type -> simnode.v1.ResumeResponse
-	27, // 30: simnode.v1.Cluster.Stop:output_type -> simnode.v1.StopResponse
-	21, // [21:31] is the sub-list for method output_type
-	11, // [11:21] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	2,  // 0: simnode.v1.Spec.checkpoints:type_name -> simnode.v1.Checkpoints
+	0,  // 1: simnode.v1.Job.phase:type_name -> simnode.v1.Phase
+	1,  // 2: simnode.v1.Job.spec:type_name -> simnode.v1.Spec
+	4,  // 3: simnode.v1.Job.progress:type_name -> simnode.v1.Progress
+	0,  // 4: simnode.v1.Progress.phase:type_name -> simnode.v1.Phase
+	3,  // 5: simnode.v1.StatusResponse.jobs:type_name -> simnode.v1.Job
+	5,  // 6: simnode.v1.NodesResponse.nodes:type_name -> simnode.v1.Node
+	4,  // 7: simnode.v1.WatchResponse.progress:type_name -> simnode.v1.Progress
+	14, // 8: simnode.v1.LogsResponse.lines:type_name -> simnode.v1.LogLine
+	15, // 9: simnode.v1.LogLine.fields:type_name -> simnode.v1.LogField
+	18, // 10: simnode.v1.ResultsResponse.files:type_name -> simnode.v1.FileInfo
+	1,  // 11: simnode.v1.SubmitRequest.spec:type_name -> simnode.v1.Spec
+	6,  // 12: simnode.v1.Cluster.Status:input_type -> simnode.v1.StatusRequest
+	8,  // 13: simnode.v1.Cluster.Nodes:input_type -> simnode.v1.NodesRequest
+	10, // 14: simnode.v1.Cluster.Watch:input_type -> simnode.v1.WatchRequest
+	12, // 15: simnode.v1.Cluster.Logs:input_type -> simnode.v1.LogsRequest
+	16, // 16: simnode.v1.Cluster.Results:input_type -> simnode.v1.ResultsRequest
+	19, // 17: simnode.v1.Cluster.File:input_type -> simnode.v1.FileRequest
+	21, // 18: simnode.v1.Cluster.Submit:input_type -> simnode.v1.SubmitRequest
+	23, // 19: simnode.v1.Cluster.Pause:input_type -> simnode.v1.PauseRequest
+	25, // 20: simnode.v1.Cluster.Resume:input_type -> simnode.v1.ResumeRequest
+	27, // 21: simnode.v1.Cluster.Stop:input_type -> simnode.v1.StopRequest
+	7,  // 22: simnode.v1.Cluster.Status:output_type -> simnode.v1.StatusResponse
+	9,  // 23: simnode.v1.Cluster.Nodes:output_type -> simnode.v1.NodesResponse
+	11, // 24: simnode.v1.Cluster.Watch:output_type -> simnode.v1.WatchResponse
+	13, // 25: simnode.v1.Cluster.Logs:output_type -> simnode.v1.LogsResponse
+	17, // 26: simnode.v1.Cluster.Results:output_type -> simnode.v1.ResultsResponse
+	20, // 27: simnode.v1.Cluster.File:output_type -> simnode.v1.FileResponse
+	22, // 28: simnode.v1.Cluster.Submit:output_type -> simnode.v1.SubmitResponse
+	24, // 29: simnode.v1.Cluster.Pause:output_type -> simnode.v1.PauseResponse
+	26, // 30: simnode.v1.Cluster.Resume:output_type -> simnode.v1.ResumeResponse
+	28, // 31: simnode.v1.Cluster.Stop:output_type -> simnode.v1.StopResponse
+	22, // [22:32] is the sub-list for method output_type
+	12, // [12:22] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_simnode_proto_init() }
@@ -1881,7 +1971,7 @@ func file_simnode_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_simnode_proto_rawDesc), len(file_simnode_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
