@@ -655,3 +655,32 @@ func TestAssign(t *testing.T) {
 		}
 	}
 }
+
+// A member that answers pings but not what it is asked for is named, whatever it is asked for.
+func TestCase3SlowAnswerIsNamed(t *testing.T) {
+	c := NewCoordinator("m000", Config{})
+	state := &State{LastEpoch: 1, Jobs: []*Job{{
+		ID: "job-1", Phase: Running, Epoch: 1, Members: []string{"m000", "m001"}, Boots: []string{"x", "x"}, Owner: []int{0, 1},
+	}}}
+	var notes []string
+	now := time.Duration(0)
+	step := func(in Input) {
+		for _, o := range c.Step(now, in) {
+			if n, ok := o.(Note); ok {
+				notes = append(notes, n.Text+" "+strings.Join(n.Fields, " "))
+			}
+		}
+	}
+	step(Applied{state})
+	step(Lead{Term: 2})
+	for range 600 {
+		now += 50 * time.Millisecond
+		for _, name := range []string{"m000", "m001"} {
+			step(Heard{name, "x", &Pong{Header{1, 2}, "setting the job up"}})
+		}
+		step(Tick{})
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], "job-1 has waited for 10s") || !strings.Contains(notes[0], "m000, m001") {
+		t.Errorf("told: %q", notes)
+	}
+}

@@ -61,6 +61,10 @@ type run struct {
 	floor      sim.Time
 	floorSince time.Duration
 	floorNoted bool
+	// waiting is what the run waits for besides reports, since when; waitingNoted says that people were told.
+	waiting      string
+	waitingSince time.Duration
+	waitingNoted bool
 
 	// cutSaving is what the last cut was begun with, saves the checkpoints, losing why the job goes back.
 	cutSaving Saving

@@ -24,6 +24,7 @@ func (c *Coordinator) watch() {
 		}
 	}
 	c.watchFloor()
+	c.watchStep()
 }
 
 func (c *Coordinator) watchMember(i int) {
@@ -99,6 +100,28 @@ func (c *Coordinator) watchFloor() {
 	lines := strings.SplitN(r.solver.Describe(), "\n", maxListed+2)
 	fields = append(fields, "absent", strings.Join(absent, "; "), "solver", strings.Join(lines[:min(len(lines)-1, maxListed+1)], "\n"))
 	c.note(Warn, fmt.Sprintf("no region has passed %v for %v", r.floor, (c.clock.now-r.floorSince).Round(100*time.Millisecond)), fields...)
+}
+
+// watchStep tells of a job that waits long for the same thing: for answers, or for a backlog to go. A pause is no
+// such thing, and reports are the matter of watchFloor.
+func (c *Coordinator) watchStep() {
+	r := c.run
+	at := string(r.step)
+	if r.step == going {
+		at = ""
+		if r.braked && r.job.Phase != Paused {
+			at = "backlog"
+		}
+	}
+	if at != r.waiting {
+		r.waiting, r.waitingSince, r.waitingNoted = at, c.clock.now, false
+	}
+	long := c.clock.now - r.waitingSince
+	if at == "" || r.waitingNoted || long < 5*c.cfg.SilentAfter {
+		return
+	}
+	r.waitingNoted = true
+	c.note(Warn, fmt.Sprintf("%s has waited for %v", r.job.ID, long.Round(100*time.Millisecond)), "job", r.job.ID, "awaited", c.awaited())
 }
 
 // maxListed bounds what is listed in a note.
