@@ -29,9 +29,6 @@ func (r *region) enqueue(t sim.Time, key, seq uint64, at place, b sim.Body) {
 		r.freeBlob(&sim.Message{Seq: seq, Body: b})
 		return
 	}
-	if r.track != nil {
-		r.mark(at.slot())
-	}
 	if s := r.queue.slot(t); s != nil {
 		s.Time, s.Key, s.Seq, s.Dst, s.Body = t, key, seq, uint64(at), b
 		return
@@ -140,6 +137,7 @@ func (r *region) route(to sim.EntityID, t sim.Time, key, seq uint64, b sim.Body)
 		r.touch(at.slot())
 		r.checkDelay(0, uint16(seq), r.ents.at(at.slot()))
 	}
+	r.mark(at.slot())
 	r.enqueue(t, key, seq, at, b)
 }
 
@@ -231,7 +229,10 @@ func (r *region) settle(id sim.EntityID, kind uint16, pos sim.Vec) uint32 {
 	if slot >= maxSlots {
 		r.breach("region %d is full: it holds %d entities", r.id, maxSlots)
 	}
-	r.touch(slot)
+	if r.track != nil {
+		r.grow(slot + 1)
+		r.touch(slot)
+	}
 	e := r.ents.at(slot)
 	*e = entity{id: id, kind: kind, rng: sim.NewRand(r.world.prog.Seed, id), gen: e.gen, flags: flagLive}
 	if r.view != nil {

@@ -19,7 +19,8 @@ type Capture struct {
 	number uint64
 	at     sim.Time
 	shares []*share
-	// current is the share being written, begun in what is written of it.
+	// current is the share being written: first the events of all of them, so that their queues are free again
+	// soon, then the rest of one after the other.
 	current int
 	ended   bool
 	// pauses are for how long regions were kept from running.
@@ -81,7 +82,7 @@ const (
 func (w *world) follow() {
 	for _, r := range w.local() {
 		r.track = new(tracker)
-		r.track.grow(r.ents.used)
+		r.grow(r.ents.used)
 		if r.view != nil {
 			r.view.before = r.beforeShown
 		}
@@ -113,7 +114,7 @@ func (c *crew) capture(n uint64, t sim.Time) (*Capture, error) {
 // freeze begins a region's share of checkpoint n.
 func (r *region) freeze(n uint64) *share {
 	t := r.track
-	t.flip(n, r.ents.used)
+	r.flip(n)
 	s := &share{
 		r: r, queue: r.queue.freeze(), blobs: slices.Clone(r.blobs.data), taken: t.taken, used: r.ents.used,
 		counts:   counts{r.events, r.dropped, r.gone, r.stopAsked},
@@ -211,7 +212,10 @@ func (k *Capture) Next(put Put) (more bool, err error) {
 	s := k.shares[k.current]
 	switch s.phase {
 	case eventsPhase:
-		err = s.writeEvents(put)
+		if err = s.writeEvents(put); s.phase != eventsPhase {
+			k.thaw(s)
+			k.current = (k.current + 1) % len(k.shares)
+		}
 	case entitiesPhase:
 		err = k.writeEntities(s, put)
 	case restPhase:
@@ -305,6 +309,13 @@ func (k *Capture) writeEntities(s *share, put Put) error {
 	return err
 }
 
+// thaw lets the queue of a region use its chunks again.
+func (k *Capture) thaw(s *share) {
+	k.crew.take(s.r.id)
+	s.r.queue.thaw()
+	k.crew.giveBack(s.r.id)
+}
+
 // slice saves a few entities.
 func (s *share) slice() (more bool, err error) {
 	defer func() {
@@ -312,7 +323,6 @@ func (s *share) slice() (more bool, err error) {
 			err = fmt.Errorf("a state in region %d could not be encoded: %v", s.r.id, v)
 		}
 	}()
-	s.r.queue.thaw()
 	return s.r.sweep(sliceEntities), nil
 }
 
@@ -368,17 +378,17 @@ func (c *crew) giveBack(i int) {
 }
 
 // Keep ends a checkpoint that was committed.
-func (k *Capture) Keep() { k.end((*tracker).keep) }
+func (k *Capture) Keep() { k.end((*region).keep) }
 
 // Abandon ends a checkpoint that was given up: the next one writes what this one should have.
-func (k *Capture) Abandon() { k.end((*tracker).abandon) }
+func (k *Capture) Abandon() { k.end((*region).abandon) }
 
-func (k *Capture) end(how func(*tracker)) {
+func (k *Capture) end(how func(*region)) {
 	c := k.crew
 	for _, s := range k.shares {
 		c.take(s.r.id)
 		if !k.ended {
-			how(s.r.track)
+			how(s.r)
 			s.r.queue.thaw()
 		}
 		c.giveBack(s.r.id)

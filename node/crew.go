@@ -193,7 +193,7 @@ func (c *crew) budget(r *region) uint64 {
 	switch {
 	case c.turnEvents > 0:
 		return c.turnEvents
-	case r.track != nil && r.track.due != nil:
+	case r.due != nil:
 		return capturingTurn
 	case c.w.regions == 1:
 		return loneTurn

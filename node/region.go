@@ -56,8 +56,11 @@ type region struct {
 	// chained counts the events without delay that were sent at time chainedAt, with lookahead 0.
 	chained   uint64
 	chainedAt sim.Time
-	// track takes note of changes for checkpoints; nil if none are taken.
-	track *tracker
+	// changed are the slots whose entity, or whose pending events, changed since the last checkpoint; empty if
+	// none are taken. due are those that the capture under way has yet to save as they were at its time; nil
+	// without one. track is what else is to be known for checkpoints.
+	changed, due slotSet
+	track        *tracker
 	// stopAsked says that an entity wants the run to end.
 	stopAsked bool
 	// failure is set when a handler broke the contract.
@@ -190,8 +193,11 @@ func (r *region) handle(m *sim.Message) {
 		r.drop(m)
 		return
 	}
-	if r.track != nil {
-		r.touch(slot)
+	if w := slot >> 6; int(w) < len(r.changed) { // touch, by hand
+		r.changed[w] |= 1 << (slot & 63)
+		if r.due != nil && r.due.has(slot) {
+			r.save(slot)
+		}
 	}
 	r.msg, r.slot, r.self, r.observed = m, slot, e, 0
 	if m.Time != e.last {

@@ -45,12 +45,8 @@ const (
 	rollingPart = 0.4
 )
 
-// tracker is what a region knows of its changes since the last checkpoint.
+// tracker is what a region knows of its changes since the last checkpoint, besides region.changed and region.due.
 type tracker struct {
-	// changed are the slots whose entity, or whose pending events, changed since the last checkpoint.
-	changed slotSet
-	// due are slots that the capture under way has yet to save as they were at its time; nil without one.
-	due slotSet
 	// scan is the word of due from which on a capture looks.
 	scan int
 	// taken is what was due when the capture began: it is changed again if the capture is given up.
@@ -76,9 +72,11 @@ type rolling struct {
 	begun, base uint64
 }
 
-func (t *tracker) grow(slots uint32) {
-	for len(t.changed)*64 < int(slots) {
-		t.changed = append(t.changed, 0)
+// grow makes room for so many slots.
+func (r *region) grow(slots uint32) {
+	t := r.track
+	for len(r.changed)*64 < int(slots) {
+		r.changed = append(r.changed, 0)
 	}
 	for len(t.digests) < int(slots) {
 		t.digests = append(t.digests, 0)
@@ -87,18 +85,19 @@ func (t *tracker) grow(slots uint32) {
 
 // flip begins checkpoint n: what is due is what changed and the next share of the others. It takes the time of
 // a few words for each 64 slots.
-func (t *tracker) flip(n uint64, used uint32) {
-	t.grow(used)
+func (r *region) flip(n uint64) {
+	t, used := r.track, r.ents.used
+	r.grow(used)
 	t.before = t.rolling
-	due := t.changed
+	due := r.changed
 	if t.base == 0 {
 		due.addRange(0, used)
 		t.rolling = rolling{base: n}
 	} else {
 		t.roll(due, n, used)
 	}
-	t.changed = newSlotSet(uint32(len(due) * 64))
-	t.due, t.scan = due, 0
+	r.changed = newSlotSet(uint32(len(due) * 64))
+	r.due, t.scan = due, 0
 	t.taken = append(t.taken[:0], due...)
 }
 
@@ -116,43 +115,39 @@ func (t *tracker) roll(due slotSet, n uint64, used uint32) {
 }
 
 // keep ends a checkpoint that was committed.
-func (t *tracker) keep() { t.due, t.buf, t.sealed = nil, nil, nil }
+func (r *region) keep() { r.due, r.track.buf, r.track.sealed = nil, nil, nil }
 
 // abandon ends a checkpoint that was given up.
-func (t *tracker) abandon() {
-	t.keep()
-	for i, w := range t.taken {
-		t.changed[i] |= w
+func (r *region) abandon() {
+	r.keep()
+	for i, w := range r.track.taken {
+		r.changed[i] |= w
 	}
-	t.rolling = t.before
+	r.track.rolling = r.track.before
 }
 
 // mark notes that the pending events of the entity in a slot change.
 func (r *region) mark(slot uint32) {
-	if t := r.track; t != nil && int(slot>>6) < len(t.changed) {
-		t.changed.add(slot)
+	if w := slot >> 6; int(w) < len(r.changed) {
+		r.changed[w] |= 1 << (slot & 63)
 	}
 }
 
-// touch notes that the entity in a slot is about to change, and saves it first if a capture wants it as it is.
+// touch notes that the entity in a slot is about to change, and saves it first if a capture wants it as it is. A
+// region that takes no checkpoints has no changed.
 func (r *region) touch(slot uint32) {
-	t := r.track
-	if t == nil {
-		return
-	}
-	if int(slot>>6) >= len(t.changed) {
-		t.grow(slot + 1)
-	}
-	t.changed.add(slot)
-	if t.due.has(slot) {
-		r.save(slot)
+	if w := slot >> 6; int(w) < len(r.changed) {
+		r.changed[w] |= 1 << (slot & 63)
+		if r.due != nil && r.due.has(slot) {
+			r.save(slot)
+		}
 	}
 }
 
 // save saves the entity in a slot for the capture under way.
 func (r *region) save(slot uint32) {
 	t := r.track
-	t.due.clear(slot)
+	r.due.clear(slot)
 	var digest uint64
 	t.buf, digest = r.appendSaved(t.buf, slot)
 	t.sum += digest - t.digests[slot]
@@ -166,12 +161,12 @@ func (r *region) save(slot uint32) {
 // sweep saves entities that are due, at most n, and reports whether there may be more.
 func (r *region) sweep(n int) bool {
 	t := r.track
-	for ; t.scan < len(t.due); t.scan++ {
-		for t.due[t.scan] != 0 {
+	for ; t.scan < len(r.due); t.scan++ {
+		for r.due[t.scan] != 0 {
 			if n--; n < 0 {
 				return true
 			}
-			r.save(uint32(t.scan*64 + bits.TrailingZeros64(t.due[t.scan])))
+			r.save(uint32(t.scan*64 + bits.TrailingZeros64(r.due[t.scan])))
 		}
 	}
 	return false
