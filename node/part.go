@@ -499,6 +499,7 @@ func (p *Part) Collect() control.Collected {
 		p.pending, p.npending = nil, 0
 		p.changed() // workers may wait for room
 	}
+	c.Events = p.w.past.events
 	p.mu.Unlock()
 	for _, r := range p.own {
 		c.Events += r.shownEvents.Load()
