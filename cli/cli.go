@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +40,7 @@ const (
 // Main runs the command line of a program that simulates the given models, and exits with its code.
 // The first interrupt (SIGINT, SIGTERM) ends a run cleanly, the second one at once.
 func Main(models ...sim.Model) {
-	checkpoint.Probing()
+	probing()
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -49,6 +51,31 @@ func Main(models ...sim.Model) {
 		os.Exit(Interrupted)
 	}()
 	os.Exit(Run(ctx, os.Args, os.Stdout, os.Stderr, models...))
+}
+
+// Variables that a process has which puts a folder of checkpoints in order: what it is to do, from package
+// checkpoint, and the process that started it.
+const (
+	probeVariable  = "SIMNODE_CHECKPOINT_PROBE"
+	parentVariable = "SIMNODE_PARENT"
+)
+
+// probing is checkpoint.Probing, in a process that ends with the one that started it: of a process that is killed
+// nothing may go on to write to the folder that the next one opens.
+func probing() {
+	parent := os.Getenv(parentVariable)
+	if err := os.Setenv(parentVariable, strconv.Itoa(os.Getpid())); err != nil {
+		panic(err) // the name is no name
+	}
+	if os.Getenv(probeVariable) != "" {
+		go func() {
+			for strconv.Itoa(os.Getppid()) == parent {
+				time.Sleep(time.Millisecond)
+			}
+			os.Exit(Failed)
+		}()
+	}
+	checkpoint.Probing()
 }
 
 // Run runs one command line and returns its exit code. args begins with the name of the program, as

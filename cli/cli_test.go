@@ -14,7 +14,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/simnode/simnode/checkpoint"
 	"github.com/simnode/simnode/summary"
 )
 
@@ -22,7 +21,7 @@ import (
 const asProgram = "SIMNODE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	checkpoint.Probing()
+	probing()
 	if os.Getenv(asProgram) != "" {
 		os.Args[0] = "simnode"
 		Main(testModels()...)
