@@ -34,7 +34,7 @@ func TestChaos(t *testing.T) {
 		t.Errorf("%d of %d seeds were run, %d twice", r.Seeds, o.Seeds, r.Again)
 	}
 	for i, n := range r.Counts.all() {
-		if *n == 0 && !testing.Short() {
+		if n != &r.Counts.Surrendered && *n == 0 && !testing.Short() {
 			t.Errorf("count %d of %+v is 0: the seeds do not bring it about", i, r.Counts)
 		}
 	}
@@ -77,7 +77,7 @@ func TestFindingTellsAll(t *testing.T) {
 			mutant = m
 		}
 	}
-	r := Campaign(context.Background(), Options{Seed: 81, Seeds: 1, Mutant: mutant})
+	r := Campaign(context.Background(), Options{Seed: 64, Seeds: 1, Mutant: mutant})
 	if len(r.Findings) != 1 {
 		t.Fatalf("%d findings, 1 expected", len(r.Findings))
 	}
@@ -86,7 +86,7 @@ func TestFindingTellsAll(t *testing.T) {
 		t.Errorf("%d of %d faults are needed: some are, not all", len(f.Needed), len(f.Faults))
 	}
 	text := f.String()
-	for _, want := range []string{"seed 81, step ", "simnode chaos --seed 81 --seeds 1", "WRONG: ", "faults needed, "} {
+	for _, want := range []string{"seed 64, step ", "simnode chaos --seed 64 --seeds 1", "WRONG: ", "faults needed, "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not told in:\n%s", want, text)
 		}

@@ -43,6 +43,14 @@ type share struct {
 	woken   bool
 	ended   bool
 	gone    bool
+	// cutting says that a cut is under way here; open is the checkpoint that is neither committed nor given up.
+	cutting  bool
+	deferred []func()
+	open     *saving
+	// Of a restore: the own parts are read, so many others have handed over theirs, all is in.
+	retrieved bool
+	lasts     int
+	whole     bool
 
 	// On the recording member: what waits to be written, and what became of it.
 	works    []func() error
@@ -104,10 +112,15 @@ func (e *executor) prepare(s *share, b *control.Bundle) (err error) {
 	if s.prog, err = newProgram(s.spec.program, -1); err != nil {
 		return err
 	}
-	s.part, err = node.NewPart(context.Background(), s.prog, node.PartOptions{
-		Owner: s.job.Owner, Me: s.me, Workers: e.p.workers, Observe: true, Trace: s.spec.trace, TurnEvents: e.w.settings.turnEvents,
+	o := node.PartOptions{
+		Checkpoints: true,
+		Owner:       s.job.Owner, Me: s.me, Workers: e.p.workers, Observe: true, Trace: s.spec.trace, TurnEvents: e.w.settings.turnEvents,
 		Wake: func() { s.woken = true },
-	})
+	}
+	if r := s.job.Restore; r != nil {
+		o.Restore = &node.RestoredFrom{At: r.At}
+	}
+	s.part, err = node.NewPart(context.Background(), s.prog, o)
 	if err != nil {
 		return err
 	}
@@ -276,6 +289,8 @@ func (e *executor) Cut(t sim.Time) ([][]byte, error) {
 		return nil, nil
 	}
 	s.truth.beginCut(s, t)
+	s.cutting = true
+	e.w.snipe()
 	return s.part.Cut(t)
 }
 
@@ -295,6 +310,11 @@ func (e *executor) EndCut() ([]sim.Time, error) {
 		return nil, nil
 	}
 	next, err := s.part.EndCut()
+	s.cutting = false
+	for _, do := range s.deferred {
+		do()
+	}
+	s.deferred = nil
 	s.truth.endCut(s)
 	return next, err
 }
@@ -347,12 +367,17 @@ func (e *executor) Drop(reason string) {
 
 // Record implements control.Executor.
 func (e *executor) Record(from int, n uint64, data []byte) error {
-	return e.record(func(r *recorder) error { return r.take(from, n, data) })
+	return e.record(func(r *recorder) error {
+		if err := r.take(from, n, data); err != nil {
+			return err
+		}
+		return r.look()
+	})
 }
 
 // Floor implements control.Executor.
 func (e *executor) Floor(at sim.Time, frames []uint64) error {
-	return e.record(func(r *recorder) error { return r.merger.Floor(at, frames) })
+	return e.record(func(r *recorder) error { return r.floor(&control.Floor{At: at, Frames: frames}) })
 }
 
 // RecordFinal implements control.Executor.
@@ -424,6 +449,13 @@ type recorder struct {
 	given    []bool
 	at       sim.Time
 	how      control.Ending
+	// saving is the checkpoint that waits for all before its time, later are floors beyond it.
+	saving *saving
+	// told is the latest floor.
+	told  sim.Time
+	later []*control.Floor
+	// resumed says that it is known how much was recorded before the epoch.
+	resumed bool
 }
 
 func newRecorder(w *world, s *share) (*recorder, error) {
@@ -509,27 +541,4 @@ func (t *tape) Observe(obs []sim.Observation) error {
 		t.n++
 	}
 	return nil
-}
-
-// Retrieve implements control.Executor.
-func (e *executor) Retrieve() {
-	e.w.fail("%s is to restore a checkpoint, and none was taken", e.p.boot)
-}
-
-// TakeRestored implements control.Executor.
-func (e *executor) TakeRestored(from int, _ []byte, _ bool) error {
-	return fmt.Errorf("member %d restores a checkpoint, and none was taken", from)
-}
-
-// Checkpoint implements control.Executor.
-func (e *executor) Checkpoint(n uint64, _ sim.Time, _ int) {
-	e.p.put(item{input: control.Saved{Epoch: e.share.job.Epoch, Number: n, Err: "this node keeps no checkpoints"}})
-}
-
-// Abandon implements control.Executor.
-func (e *executor) Abandon(uint64) {}
-
-// Committed implements control.Executor.
-func (e *executor) Committed(n uint64, _ []control.Checkpoint) {
-	e.w.fail("%s is told that checkpoint %d is committed, and none was taken", e.p.boot, n)
 }

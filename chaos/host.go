@@ -34,8 +34,9 @@ type host struct {
 	jolts int
 	// lag counts what keeps the log from it.
 	lag int
-	// durable is how many commands its disk holds.
+	// durable is how many commands its disk holds; platter are the checkpoints on it.
 	durable int
+	platter *platter
 }
 
 // running reports whether the host has a process that is not stopped.
@@ -110,6 +111,7 @@ const (
 	isConnection
 	isTimer
 	isTick
+	isTouch // only the links are to be looked at
 )
 
 // start starts a process.
@@ -153,6 +155,7 @@ func (h *host) kill() {
 	p.over, h.p = true, nil
 	h.deaths++
 	h.durable = p.applied
+	h.platter.crash(h.w.shots)
 	h.w.log.died(h.i)
 	h.w.gossip.forget(h.i)
 	h.w.truth.died(p)
@@ -292,6 +295,10 @@ func (p *process) receive(it *item) {
 	}
 	messages := p.w.mutant.received(l, it.frame, arrival.Messages)
 	for _, data := range messages {
+		if len(data) > 0 && data[0] == copyMark {
+			p.hearCopy(it.from, l.session.Peer(), data[1:])
+			continue
+		}
 		m, err := control.Parse(data)
 		if err != nil {
 			p.w.fail("%s got a message of %s that cannot be read: %v", p.boot, nodeName(it.from), err)

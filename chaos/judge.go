@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -30,6 +31,67 @@ func (w *world) judge(before, after *control.State) {
 		x.done = true
 	}
 	w.judgeRecovery(before, after)
+	w.judgeCommit(before, after)
+}
+
+// judgeCommit checks that every part of a checkpoint that was just committed is durable at both holders.
+func (w *world) judgeCommit(before, after *control.State) {
+	for _, job := range after.Jobs {
+		was, n := before.Job(job.ID), job.Newest()
+		if was == nil || n == nil || was.Newest() != nil && was.Newest().Number == n.Number {
+			continue
+		}
+		w.truth.commits++
+		if old := was.Newest(); old != nil && (n.Number < old.Number || n.At < old.At || n.Epoch < old.Epoch) {
+			w.fail("checkpoint %d at %v of epoch %d is committed after %d at %v of epoch %d", n.Number, n.At, n.Epoch, old.Number, old.At, old.Epoch)
+		}
+		for i := range n.Parts {
+			p := &n.Parts[i]
+			for _, name := range []string{p.Member, p.Partner} {
+				if name == "" {
+					continue
+				}
+				d := w.hosts[w.byName(name)].platter
+				key := partKey{job.ID, n.Number, i}
+				err := d.good(key, p.Root, n.Chain)
+				if err == nil && !d.parts[key].synced {
+					err = errors.New("it is not durable")
+				}
+				if err != nil && !d.hurt {
+					w.fail("checkpoint %d is committed, and part %d on %s is not good: %v", n.Number, i, name, err)
+				}
+			}
+			if len(job.Members) > 1 && p.Partner == "" {
+				w.fail("checkpoint %d is committed, and part %d has no copy", n.Number, i)
+			}
+		}
+	}
+}
+
+// judgeSurrender reports whether a job had to fail since a part of its checkpoint has no good copy on a node
+// that has been there for a while.
+func (w *world) judgeSurrender(job *control.Job) bool {
+	n := job.Newest()
+	if n == nil || !strings.Contains(job.Reason, "cannot go on from checkpoint") {
+		return false
+	}
+	for i := range n.Parts {
+		there := false
+		for _, name := range []string{n.Parts[i].Member, n.Parts[i].Partner} {
+			if name == "" {
+				continue
+			}
+			h := w.hosts[w.byName(name)]
+			since := w.truth.well[max(w.log.leader, 0)][h.i]
+			if h.running() && since >= 0 && w.now-since > 2*wellFor && h.platter.good(partKey{job.ID, n.Number, i}, n.Parts[i].Root, n.Chain) == nil {
+				there = true
+			}
+		}
+		if !there {
+			return true
+		}
+	}
+	return false
 }
 
 // judgeRecovery counts epochs after the first.
@@ -47,6 +109,10 @@ func (w *world) judgeRecovery(before, after *control.State) {
 func (w *world) judgeFailed(job *control.Job, x *wanted) {
 	if job.Result != nil {
 		w.judgeModel(job, x)
+		return
+	}
+	if w.judgeSurrender(job) {
+		w.surrendered++
 		return
 	}
 	w.fail("%s failed without need: %s", job.ID, job.Reason)
@@ -71,7 +137,7 @@ func (w *world) judgeModel(job *control.Job, x *wanted) {
 // judgeDone compares a job that is done with the undisturbed run.
 func (w *world) judgeDone(job *control.Job, x *wanted) {
 	if job.Result == nil {
-		if !x.stopped || job.Epoch != 0 {
+		if !x.stopped || job.Epoch != 0 && !job.Away {
 			w.fail("%s is done without a result: %s", job.ID, job.Reason)
 		}
 		return

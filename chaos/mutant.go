@@ -26,6 +26,19 @@ type Mutant struct {
 	times func(c *control.Config)
 	// noHold lets turns go on that should not, toAny sends what is for one process to any of its node.
 	noHold, toAny bool
+	// lie is what an executor does wrong with checkpoints.
+	lie string
+}
+
+// says reports whether an executor does something wrong with checkpoints.
+func (m *Mutant) says(what string) bool { return m != nil && m.lie == what }
+
+// reads returns the checkpoint that is read where one is to be restored.
+func (m *Mutant) reads(job *control.Job, number uint64) uint64 {
+	if n := len(job.Checkpoints); m.says("an older one read") && n > 1 && job.Checkpoints[n-2].Epoch == job.Checkpoints[n-1].Epoch {
+		return job.Checkpoints[n-2].Number
+	}
+	return number
 }
 
 func (m *Mutant) sends(p *process, x control.Message) control.Message {
@@ -105,7 +118,7 @@ func asidesOf(m control.Message) *control.Asides {
 
 // Mutants returns all mutants. Each is made anew: they keep no state from run to run, but some do in a run.
 func Mutants() []*Mutant {
-	return slices.Concat(linkMutants(), takeoverMutants(), reportMutants(), memberMutants())
+	return slices.Concat(linkMutants(), takeoverMutants(), reportMutants(), memberMutants(), checkpointMutants())
 }
 
 func linkMutants() []*Mutant {
@@ -250,5 +263,38 @@ func memberMutants() []*Mutant {
 		{Name: "regions run while they are held", noHold: true},
 		{Name: "the floor passes before observations are in", send: changes(func(_ *process, m *control.Floor) { clear(m.Frames) })},
 		{Name: "the end comes early", send: changes(func(_ *process, m *control.Finish) { m.At-- })},
+	}
+}
+
+func checkpointMutants() []*Mutant {
+	return []*Mutant{
+		{Name: "a part is told to be durable before it is", lie: "own part not awaited"},
+		{Name: "the copy of a part is not awaited", lie: "copy not awaited"},
+		{Name: "what is read of a checkpoint is not checked", lie: "no hash check"},
+		{Name: "an older checkpoint is restored", lie: "an older one read"},
+		{Name: "what others restored is lost", send: changes(func(_ *process, m *control.Restored) {
+			if len(m.Data) > 0 && m.Data[0] == pieceOfPart {
+				m.Data = m.Data[:1]
+			}
+		})},
+		{Name: "the floor at a checkpoint is left out", send: withoutFloors()},
+	}
+}
+
+// withoutFloors leaves out the floors at the times of checkpoints.
+func withoutFloors() func(*process, control.Message) control.Message {
+	at := sim.Time(-1)
+	return func(_ *process, m control.Message) control.Message {
+		switch m := m.(type) {
+		case *control.Cut:
+			if m.Save > 0 {
+				at = m.At
+			}
+		case *control.Floor:
+			if m.At == at {
+				return nil
+			}
+		}
+		return m
 	}
 }

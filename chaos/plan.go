@@ -29,6 +29,13 @@ const (
 	lag       kind = "lag"       // a node is told of the log late
 	brake     kind = "brake"     // a user pauses the job and resumes it
 	stop      kind = "stop"      // a user stops the job
+	snipe     kind = "snipe"     // a process with a role is killed in a phase of a checkpoint or restore
+	wipe      kind = "wipe"      // a process dies with its disk
+	flip      kind = "flip"      // a bit of a stored checkpoint flips
+	stale     kind = "stale"     // a process is restarted with an old copy of its disk
+	full      kind = "full"      // a disk has no room
+	save      kind = "save"      // a user asks for a checkpoint
+	suspend   kind = "suspend"   // a user suspends the job, and lets it go on
 )
 
 // leaderNode stands for the node that leads the log when the fault begins.
@@ -42,6 +49,8 @@ type fault struct {
 	a, b  int           // nodes, where they matter
 	group uint          // of a partition: a bit for each node
 	by    time.Duration // of a jump; the period of a flap
+	role  role          // of a snipe, whom it kills
+	phase phase         // and when
 	times float64       // of slow and disk: how many times as slow
 }
 
@@ -55,7 +64,7 @@ func nodeName(i int) string {
 func (f *fault) String() string {
 	s := fmt.Sprintf("%9.3f s  %s", f.at.Seconds(), f.kind)
 	switch f.kind {
-	case crash, pause, isolate, lag:
+	case crash, pause, isolate, lag, wipe, flip, stale, full:
 		s += " " + nodeName(f.a)
 	case apart, flap, reset:
 		s += " " + nodeName(f.a) + " and " + nodeName(f.b)
@@ -69,6 +78,8 @@ func (f *fault) String() string {
 			}
 		}
 		s += " {" + strings.Join(names, " ") + "} from the others"
+	case snipe:
+		s += fmt.Sprintf(" %s in %s", roleNames[f.role], phaseNames[f.phase])
 	case jump:
 		s += fmt.Sprintf(" of %s by %v", nodeName(f.a), f.by)
 	case slow, disk:
@@ -107,7 +118,7 @@ func drawPlan(seed uint64, s *settings) *plan {
 	count := pick(r, 0, 3, 6, 12, 20, 30)
 	window := pick(r, 300*time.Millisecond, time.Second, 2*time.Second, 6*time.Second)
 	p.fromJob = r.Bernoulli(0.8)
-	all := []kind{crash, pause, partition, isolate, apart, oneWay, flap, reset, elect, ambush, jump, slow, disk, lag, brake, stop}
+	all := []kind{crash, pause, partition, isolate, apart, oneWay, flap, reset, elect, ambush, jump, slow, disk, lag, brake, stop, snipe, wipe, flip, stale, full, save, suspend}
 	weights := make([]float64, len(all))
 	for i, k := range all {
 		weights[i] = r.Float64() * pick(r, 0.0, 1, 1, 3)
@@ -116,20 +127,26 @@ func drawPlan(seed uint64, s *settings) *plan {
 			weights[i] *= pick(r, 0.0, 0.3, 0.6)
 		case stop:
 			weights[i] *= pick(r, 0.0, 0.1, 0.3)
+		case wipe, flip, stale, suspend:
+			weights[i] *= pick(r, 0.0, 0.3, 1)
+		case snipe:
+			weights[i] *= pick(r, 1.0, 3, 6)
 		case elect:
 			weights[i] *= 3
 		}
 	}
+	// Only one disk loses what it had said to be durable: of each part a good copy stays.
+	victim := r.n(len(s.roles))
 	for range count {
 		if i := r.Pick(weights); i >= 0 {
-			p.faults = append(p.faults, drawFault(r, all[i], s, window))
+			p.faults = append(p.faults, drawFault(r, all[i], s, window, victim))
 		}
 	}
 	p.settle(s)
 	return p
 }
 
-func drawFault(r *stream, k kind, s *settings, window time.Duration) fault {
+func drawFault(r *stream, k kind, s *settings, window time.Duration, victim int) fault {
 	nodes := len(s.roles)
 	f := fault{kind: k, at: r.in(0, window), a: r.n(nodes), b: r.n(nodes), lasts: drawLength(r)}
 	switch k {
@@ -138,13 +155,19 @@ func drawFault(r *stream, k kind, s *settings, window time.Duration) fault {
 		if r.Bernoulli(0.2) {
 			f.lasts = 0
 		}
+	case snipe:
+		f.role, f.phase, f.lasts = role(r.n(int(roles))), phase(r.n(int(phases))), r.in(10*time.Millisecond, 3*time.Second)
+	case wipe, stale:
+		f.a, f.lasts = victim, r.in(100*time.Millisecond, 3*time.Second)
+	case flip:
+		f.a, f.lasts = victim, 0
 	case pause, isolate, slow:
 		if r.Bernoulli(0.4) {
 			f.a = leaderNode
 		}
 	case partition:
 		f.group = uint(r.n(1 << nodes))
-	case reset, elect, stop:
+	case reset, elect, stop, save, suspend:
 		f.lasts = 0
 	case jump:
 		f.lasts = 0

@@ -29,6 +29,13 @@ type Counts struct {
 	// Nodes and jobs that were wanted; Epochs in which they ran, with Members; Recoveries are the epochs after
 	// the first of a job; jobs that Failed as their model does.
 	Nodes, Jobs, Epochs, Members, Recoveries, Failed uint64
+	// Commits of checkpoints; parts Abandoned by a member; parts that were found Unfit at a restore; jobs that
+	// Surrendered since a part had no good copy left.
+	Commits, Abandoned, Unfit, Surrendered uint64
+	// Restores of a checkpoint by all members of an epoch.
+	Restores uint64
+	// Kills of processes.
+	Kills Kills
 	// Faults, of which Crashes; Elections of the log; Takeovers of a job by another coordinator, in the
 	// middle of a cut, and at the end of the run.
 	Faults, Crashes, Elections, Takeovers, MidCut, AtEnd uint64
@@ -44,10 +51,16 @@ func (c *Counts) Add(o *Counts) {
 	for i, x := range c.all() {
 		*x += *theirs[i]
 	}
+	for r := range c.Kills {
+		for p := range c.Kills[r] {
+			c.Kills[r][p] += o.Kills[r][p]
+		}
+	}
 }
 
 func (c *Counts) all() []*uint64 {
 	return []*uint64{
+		&c.Commits, &c.Abandoned, &c.Unfit, &c.Surrendered, &c.Restores,
 		&c.Nodes, &c.Jobs, &c.Epochs, &c.Members, &c.Recoveries, &c.Failed,
 		&c.Faults, &c.Crashes, &c.Elections, &c.Takeovers, &c.MidCut, &c.AtEnd,
 		&c.Frames, &c.FramesLost, &c.Repeated, &c.Damaged, &c.Turns, &c.Bounds, &c.Cuts,
@@ -77,6 +90,7 @@ func (w *world) count(c *Counts) {
 		Faults: uint64(len(w.plan.faults)), Elections: uint64(w.log.elections), Takeovers: t.takeovers, MidCut: t.midCut, AtEnd: t.atEnd,
 		Frames: w.net.frames, FramesLost: w.net.lost, Repeated: w.net.twice, Damaged: w.net.harmed,
 		Turns: t.turns, Bounds: t.granted, Cuts: t.cuts,
+		Commits: t.commits, Abandoned: t.abandoned, Unfit: t.unfit, Surrendered: w.surrendered, Restores: t.restores, Kills: t.kills,
 	}
 	for _, h := range w.hosts {
 		c.Crashes += uint64(h.deaths)

@@ -23,6 +23,8 @@ const (
 	streamWork
 	streamUser
 	streamGossip
+	streamShots
+	streamSaves
 )
 
 func newStream(seed uint64, subsystem sim.EntityID) *stream {
@@ -74,7 +76,9 @@ type settings struct {
 	// of results.
 	step, turn, setup, write time.Duration
 	turnEvents               uint64
-	flush                    float64
+	// store and sync are the times to write a piece of a checkpoint, and to make it durable.
+	store, sync time.Duration
+	flush       float64
 	// fullLinks and fullDisk are how much may wait until a node says backlog, in bytes and items.
 	fullLinks, fullDisk int
 
@@ -85,6 +89,7 @@ type jobSettings struct {
 	program        uint64
 	regions, nodes int
 	trace          bool
+	checkpoints    control.Checkpoints
 	// after the start of the cluster, when it is submitted.
 	at time.Duration
 }
@@ -135,7 +140,26 @@ func drawSettings(seed uint64) *settings {
 		j.regions = pick(r, 0, 1+r.n(8), 2+r.n(15))
 		s.jobs = append(s.jobs, j)
 	}
+	s.drawSaves(newStream(seed, streamSaves))
 	return s
+}
+
+// drawSaves draws when checkpoints are taken and how long that takes.
+func (s *settings) drawSaves(r *stream) {
+	ms := time.Millisecond
+	for i := range s.jobs {
+		c := &s.jobs[i].checkpoints
+		if r.Bernoulli(0.6) {
+			c.EverySim = pick(r, 500*sim.Millisecond, sim.Second, 3*sim.Second, 7*sim.Second)
+		}
+		if r.Bernoulli(0.5) {
+			c.Every = int64(r.in(20*ms, pick(r, 100*ms, 2*time.Second)) / ms)
+		}
+		c.KeepLast, c.KeepEvery = r.n(4), uint64(r.n(4))
+	}
+	s.store, s.sync = r.in(ms/100, pick(r, ms, 10*ms)), r.in(ms, pick(r, 5*ms, 100*ms))
+	s.config.SaveWait, s.config.RetryAfter = r.in(10*time.Second, 30*time.Second), r.in(50*ms, 2*time.Second)
+	s.config.HolderWait, s.config.MostRecoveries = r.in(5*time.Second, 30*time.Second), 1000
 }
 
 // programShare is how many neighbouring seeds share a program, whose reference is then run once.

@@ -70,6 +70,8 @@ func describe(m control.Message) string {
 		return fmt.Sprintf("%s %d of epoch %d, %d bytes", name, m.Number, m.Epoch, len(m.Data))
 	case *control.Parcel:
 		return fmt.Sprintf("%s %d at %v of epoch %d, %d bytes", name, m.Number, m.At, m.Epoch, len(m.Data))
+	case *control.Restored:
+		return fmt.Sprintf("%s of epoch %d, %d bytes, last %t", name, m.Epoch, len(m.Data), m.Last)
 	case *control.Final:
 		return fmt.Sprintf("%s of epoch %d, %d bytes, last %t", name, m.Epoch, len(m.Data), m.Last)
 	}
@@ -130,6 +132,18 @@ func headerOf(m control.Message) *control.Header {
 	case *control.Observed:
 		return &m.Header
 	case *control.Final:
+		return &m.Header
+	case *control.Retrieve:
+		return &m.Header
+	case *control.Abandon:
+		return &m.Header
+	case *control.Retrieved:
+		return &m.Header
+	case *control.Unfit:
+		return &m.Header
+	case *control.Stored:
+		return &m.Header
+	case *control.Restored:
 		return &m.Header
 	}
 	panic(fmt.Sprintf("unknown message %T", m))

@@ -24,6 +24,12 @@ type truth struct {
 	progressAt             time.Duration
 	// granted counts bounds that were checked, cuts those completed.
 	granted, cuts uint64
+	// kills counts processes that were killed; commits, abandoned and unfit the checkpoints committed, given up
+	// by a member, and parts that were found bad.
+	kills                     Kills
+	commits, abandoned, unfit uint64
+	// restores counts epochs that began from a checkpoint and have all of it.
+	restores uint64
 	// takeovers counts how often another coordinator took over a job, midCut and atEnd how often while a
 	// cut was under way, or the end.
 	takeovers, midCut, atEnd uint64
@@ -76,6 +82,9 @@ type jobTruth struct {
 	cutAt     sim.Time
 	completed int
 	entities  int
+
+	// restored counts the members that have what the epoch begins from.
+	restored int
 
 	finish *control.Finish
 	// term is that of the last coordinator that a member obeys.
@@ -178,7 +187,7 @@ func (t *truth) obeys(p *process, s *share, what string) {
 	}
 	head := headerOf(h.Message)
 	switch h.Message.(type) {
-	case *control.Batch, *control.Parcel, *control.Observed, *control.Final:
+	case *control.Batch, *control.Parcel, *control.Observed, *control.Final, *control.Restored:
 		for m, name := range s.job.Members {
 			if name == h.From && s.job.Boots[m] != h.Boot {
 				t.w.fail("%s is made to %s in epoch %d by %s, which is not the member", p.boot, what, s.job.Epoch, h.Boot)
@@ -278,6 +287,7 @@ func (j *jobTruth) received(s *share, from int, number uint64, data []byte) {
 // turned checks what a turn did.
 func (t *truth) turned(s *share) {
 	t.turns++
+	t.w.snipe()
 	j := s.truth
 	for _, x := range s.part.Stats() {
 		if x.Events == 0 {
@@ -444,6 +454,24 @@ func (j *jobTruth) endCut(s *share) {
 	if n := j.count(); !j.lost && n != j.entities {
 		w.fail("%d entities before the cut at %v, %d after it at %s", j.entities, j.cutAt, n, s.p.boot)
 	}
+}
+
+// beginSave checks that a checkpoint is taken at the cut that has just ended.
+func (j *jobTruth) beginSave(s *share, n uint64, at sim.Time) {
+	if at != j.cutAt {
+		j.t.w.fail("%s takes checkpoint %d at %v, the last cut was at %v", s.p.boot, n, at, j.cutAt)
+	}
+	if v := s.open; v != nil {
+		j.t.w.fail("%s takes checkpoint %d while it does not know what became of %d", s.p.boot, n, v.key.number)
+	}
+}
+
+// restoredAt notes that a member has what the epoch begins from.
+func (j *jobTruth) restoredAt(*share) {
+	if j.restored++; j.restored == len(j.job.Members) {
+		j.t.restores++
+	}
+	j.t.taken++
 }
 
 // finished checks that all end at the same time, which all have reached.

@@ -54,6 +54,9 @@ func (u *user) look() {
 	if u.brakes == 0 && job != nil && job.Phase == control.Paused {
 		u.move(control.Running)
 	}
+	if job != nil && job.Phase == control.Suspended {
+		u.move(control.Running)
+	}
 	u.w.after(u.r.in(100*time.Millisecond, time.Second), u.look)
 }
 
@@ -65,7 +68,7 @@ func (u *user) satisfied() bool {
 func (u *user) submit(x *wanted) {
 	x.job = ""
 	x.sought = u.ask(control.Command{Submit: &control.Submit{
-		Name: "chaos", Bundle: hashOf(x.spec.bundle()), Spec: control.Spec{Regions: x.regions, Nodes: x.nodes},
+		Name: "chaos", Bundle: hashOf(x.spec.bundle()), Spec: control.Spec{Regions: x.regions, Nodes: x.nodes, Checkpoints: x.checkpoints},
 	}}, x.spec.bundle())
 }
 
@@ -114,6 +117,13 @@ func (u *user) move(to control.Phase) {
 		x.stopped = true
 	}
 	u.ask(control.Command{Move: &control.Move{Job: x.job, To: to}}, nil)
+}
+
+// save asks for a checkpoint of the job at work.
+func (u *user) save() {
+	if x := u.current(); x != nil {
+		u.ask(control.Command{Save: &control.Save{Job: x.job}}, nil)
+	}
 }
 
 // learned takes in a new state of the log.

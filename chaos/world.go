@@ -33,6 +33,12 @@ type world struct {
 	// healed is when all faults are over, negative before they have begun.
 	healed time.Duration
 
+	// snipers wait to kill somebody; shots decides for them.
+	snipers []*sniper
+	shots   *stream
+	// shooting is the one that kills now.
+	shooting *sniper
+
 	// ambushes is how many more cuts or ends bring about an election.
 	ambushes int
 
@@ -40,6 +46,8 @@ type world struct {
 	// recoveries count epochs that a job began after the loss of a member, failed the jobs that failed as
 	// their model does.
 	recoveries, failed uint64
+	// surrendered counts jobs that failed since nobody had a good copy of a part of their checkpoint.
+	surrendered uint64
 	// wrong is the first thing that was found wrong; wrongStep and wrongAt when.
 	wrong     string
 	wrongStep uint64
@@ -57,9 +65,9 @@ const (
 )
 
 func newWorld(seed uint64, s *settings, p *plan, m *Mutant, refs *references) *world {
-	w := &world{seed: seed, settings: s, plan: p, mutant: m, references: refs, work: newStream(seed, streamWork)}
+	w := &world{seed: seed, settings: s, plan: p, mutant: m, references: refs, work: newStream(seed, streamWork), shots: newStream(seed, streamShots)}
 	for i, role := range s.roles {
-		w.hosts = append(w.hosts, &host{w: w, i: i, name: nodeName(i), role: role, workers: s.workers[i], rate: s.rates[i], slow: 1, disk: 1})
+		w.hosts = append(w.hosts, &host{w: w, i: i, name: nodeName(i), role: role, workers: s.workers[i], rate: s.rates[i], slow: 1, disk: 1, platter: newPlatter()})
 	}
 	w.net = newNetwork(w, seed, len(w.hosts))
 	w.truth = newTruth(w)
@@ -253,6 +261,30 @@ func (w *world) cause(f *fault, a int) (end func()) {
 		return func() { w.user.brakes-- }
 	case stop:
 		w.user.move(control.Stopping)
+	case snipe:
+		s := &sniper{role: f.role, phase: f.phase, fault: f}
+		w.snipers = append(w.snipers, s)
+		return func() { w.snipers = slices.DeleteFunc(w.snipers, func(x *sniper) bool { return x == s }) }
+	case wipe:
+		// The disk goes with the process.
+		end := w.crash(h, f)
+		if h.p == nil {
+			h.platter.wipe()
+		}
+		return end
+	case flip:
+		h.platter.flip(w.shots)
+	case stale:
+		old := h.platter.copy()
+		return func() { w.putBack(h, old) }
+	case full:
+		h.platter.full++
+		platter := h.platter
+		return func() { platter.full = max(platter.full-1, 0) }
+	case save:
+		w.user.save()
+	case suspend:
+		w.user.move(control.Suspending)
 	}
 	return nil
 }
@@ -261,6 +293,7 @@ func (w *world) crash(h *host, f *fault) func() {
 	if h.p == nil {
 		return nil
 	}
+	w.killed(h)
 	h.kill()
 	if f.lasts == 0 {
 		return nil
@@ -270,6 +303,19 @@ func (w *world) crash(h *host, f *fault) func() {
 			h.start()
 		}
 	}
+}
+
+// putBack has a process die and another one start with an older copy of its disk.
+func (w *world) putBack(h *host, old *platter) {
+	if h.p != nil {
+		h.kill()
+	}
+	h.platter = old
+	w.after(time.Second, func() {
+		if h.p == nil {
+			h.start()
+		}
+	})
 }
 
 // stage is called when members begin a cut or the end.
