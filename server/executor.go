@@ -53,6 +53,11 @@ type executor struct {
 	keeper atomic.Pointer[keeper]
 	// group are the goroutines of all shares.
 	group sync.WaitGroup
+	// written is closed when the last recording that was begun here writes no more.
+	written struct {
+		sync.Mutex
+		end chan struct{}
+	}
 	// shown is the share of which the node tells; nil where there is none.
 	shown atomic.Pointer[share]
 	// backlog is what Collect said last.
@@ -150,13 +155,44 @@ func (e *executor) prepare(s *share, data []byte) error {
 		return err
 	}
 	if s.records() {
-		if err := e.record(s); err != nil {
+		ended, err := e.turnToWrite(s)
+		if err != nil {
 			return err
 		}
-		e.group.Go(s.recording.run)
+		if err := e.record(s); err != nil {
+			close(ended)
+			return err
+		}
+		e.group.Go(func() {
+			defer close(ended)
+			s.recording.run()
+		})
 	}
 	s.part.Start()
 	return nil
+}
+
+// turnToWrite waits until an earlier recording, perhaps of the same job, has let go of its files, and returns what is
+// to be closed when this one has.
+func (e *executor) turnToWrite(s *share) (ended chan struct{}, err error) {
+	ended = make(chan struct{})
+	e.written.Lock()
+	before := e.written.end
+	e.written.end = ended
+	e.written.Unlock()
+	if before == nil {
+		return ended, nil
+	}
+	select {
+	case <-before:
+		return ended, nil
+	case <-s.ctx.Done():
+		go func() { // who comes next waits for both
+			<-before
+			close(ended)
+		}()
+		return nil, errDropped
+	}
 }
 
 // load loads the scenario of a job as a run in one process does.

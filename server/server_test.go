@@ -496,7 +496,7 @@ func TestFault1LostMember(t *testing.T) {
 			nodes := testCluster(t, 3, func(c *Config) { c.Control.LostAfter = 300 * time.Millisecond })
 			rest := slices.Delete(slices.Clone(nodes), lost, lost+1)
 			c := client(t, rest[0])
-			job := submit(t, c, path, control.Spec{Checkpoints: control.Checkpoints{EverySim: sim.Second}})
+			job := submit(t, c, path, control.Spec{Set: []string{"params.pause=8000"}, Checkpoints: control.Checkpoints{EverySim: sim.Second}})
 			committed(t, rest[0], job, 2)
 			if err := nodes[lost].Close(); err != nil {
 				t.Error(err)
