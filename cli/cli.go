@@ -134,6 +134,8 @@ func (e *env) exit(err error) int {
 		return Interrupted
 	case errors.Is(err, errStopped):
 		return Stopped
+	case errors.Is(err, errDamaged):
+		return Failed
 	case errors.Is(err, errInvalid):
 		return BadUsage
 	case errors.As(err, &problems):
@@ -172,7 +174,7 @@ Exit codes: 0 done, 1 the run failed, 2 bad usage or scenario, 3 no node of the 
 	root.SetFlagErrorFunc(e.flagError)
 	root.AddCommand(e.runCommand(), e.nodeCommand(), e.validateCommand(), e.modelsCommand(), e.schemaCommand(), e.versionCommand(), e.completionCommand())
 	root.AddCommand(e.clusterCommands()...)
-	root.AddCommand(e.certsCommand(), e.chaosCommand())
+	root.AddCommand(e.certsCommand(), e.chaosCommand(), e.checkpointCommand())
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
 	}

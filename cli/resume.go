@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -86,7 +87,7 @@ func runFolderMeant(flags *pflag.FlagSet, args []string) (bool, error) {
 		case f.Name == "output":
 		case slices.Contains([]string{"cluster", "token", "ca", "cert", "key"}, f.Name):
 			ofJob = f.Name
-		default:
+		case ofRun == "":
 			ofRun = f.Name
 		}
 	})
@@ -262,17 +263,16 @@ func sameSetup(a, b *sim.Program) bool {
 
 // resume opens the checkpoints, chooses one and goes on from it.
 func (r *savedRun) resume(ctx context.Context, f *resumeFlags) (err error) {
-	d := r.folder
-	if r.store, err = d.store(false); err != nil {
+	if err := r.look(f.at); err != nil {
 		return err
 	}
-	if r.start, err = r.choose(f.at); err != nil {
-		return err
-	}
-	if r.start != nil {
-		if err := readWhole(r.store, r.start); err != nil {
-			return r.refuseDamage(err)
+	if r.level >= record.Summary {
+		if err := r.lock(); err != nil {
+			return err
 		}
+	}
+	if r.store, err = r.folder.store(false); err != nil {
+		return err
 	}
 	if f.out != "" {
 		if err := r.moveOut(f.out); err != nil {
@@ -280,11 +280,25 @@ func (r *savedRun) resume(ctx context.Context, f *resumeFlags) (err error) {
 		}
 	}
 	r.change = func() error { return r.takeDown() }
-	if err := r.play(ctx); isDamage(err) {
-		return r.refuseDamage(err)
-	} else {
+	return r.refuseDamage(r.play(ctx))
+}
+
+// look chooses the checkpoint and sees that it is whole, without a change to the folder.
+func (r *savedRun) look(at string) (err error) {
+	if _, err := os.Stat(filepath.Join(r.folder.path(checkpointsName), "identity")); errors.Is(err, fs.ErrNotExist) && at == "latest" {
+		return nil // the run ended before the folder was made
+	}
+	if r.store, err = r.folder.store(true); err != nil {
 		return err
 	}
+	defer func() {
+		err = joined(err, r.store.Close())
+		r.store = nil
+	}()
+	if r.start, err = r.choose(at); err != nil || r.start == nil {
+		return err
+	}
+	return r.refuseDamage(r.checkIntact(r.start))
 }
 
 // moveOut makes another folder that of the results.
@@ -377,13 +391,13 @@ func (d *runDir) pick(s *checkpoint.Store, at string) (*checkpoint.Manifest, err
 // refuseDamage refuses a checkpoint that is damaged and names the newest one that is not.
 func (r *savedRun) refuseDamage(err error) error {
 	if !isDamage(err) || r.start == nil {
-		return err
+		return err // or nil
 	}
 	for _, m := range slices.Backward(r.store.Manifests()) {
 		if m.Number >= r.start.Number || r.folder.settings.isDropped(m.Number) {
 			continue
 		}
-		if r.isIntact(m) {
+		if r.checkIntact(m) == nil {
 			return usagef("checkpoint %d cannot be used: %w; the newest one that is intact is %d at %v: go on with %s resume %s --at %d",
 				r.start.Number, err, m.Number, m.At, r.env.program, shown(r.folder.dir), m.Number)
 		}
@@ -391,18 +405,14 @@ func (r *savedRun) refuseDamage(err error) error {
 	return usagef("checkpoint %d cannot be used: %w; none of the older ones is intact: begin anew with run --fresh, or import a copy", r.start.Number, err)
 }
 
-// isIntact tells whether all of a checkpoint and of its recording is there.
-func (r *savedRun) isIntact(m *checkpoint.Manifest) bool {
-	if readWhole(r.store, m) != nil {
-		return false
+// checkIntact says whether all of a checkpoint and of its recording is there.
+func (r *savedRun) checkIntact(m *checkpoint.Manifest) error {
+	if err := readWhole(r.store, m); err != nil {
+		return err
 	}
 	state, err := readRecording(r.store, m.Number)
-	if err != nil {
-		return false
+	if err != nil || r.level < record.Summary {
+		return err
 	}
-	dir := r.dir
-	if r.moved != "" {
-		dir = r.moved
-	}
-	return r.level < record.Summary || checkRecording(dir, state) == nil
+	return checkRecording(r.folder.savedOut, state)
 }

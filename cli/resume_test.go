@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +76,7 @@ func equalRuns(t testing.TB, how string, got, want ran) {
 		t.Errorf("%s: digest %s after %d events, not %s after %d; results\n%s\nnot\n%s", how, got.digest, got.events, want.digest, want.events, got.results, want.results)
 	}
 	if len(got.files) != len(want.files) {
-		t.Errorf("%s: %d files, not %d", how, len(got.files), len(want.files))
+		t.Errorf("%s: files %q, not %q", how, slices.Sorted(maps.Keys(got.files)), slices.Sorted(maps.Keys(want.files)))
 	}
 	for name, text := range want.files {
 		if got.files[name] != text {
@@ -106,8 +108,11 @@ func within(t testing.TB, after time.Duration, args ...string) result {
 func TestResumedRunsEqualUndisturbedOnes(t *testing.T) {
 	t.Parallel()
 	want := 2
-	if longTests() {
+	switch {
+	case longTests():
 		want = 13
+	case testing.Short():
+		want = 1
 	}
 	total := 0
 	for model, text := range savedScenarios() {
@@ -159,6 +164,9 @@ func TestKilledRunsEqualUndisturbedOnes(t *testing.T) {
 	total := 0
 	for model, text := range savedScenarios() {
 		for _, level := range []string{"statistical", "raw"} {
+			if testing.Short() && level == "raw" {
+				continue
+			}
 			dir := savedFolder(t, text)
 			ref, took := reference(t, dir, level)
 			killed := 0

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gofrs/flock"
 
@@ -90,6 +91,8 @@ type runDir struct {
 	// dir is the folder as the user gave it.
 	dir      string
 	settings settings
+	// savedOut is where the results of a run that is there are.
+	savedOut string
 	lock     *flock.Flock
 }
 
@@ -135,6 +138,7 @@ func openRunDir(dir string, lock bool) (*runDir, error) {
 	if f := d.settings.Format; f != settingsFormat {
 		return nil, errors.Join(folderf(dir, "it has format %d, and this version of simnode reads format %d: use the version that made it", f, settingsFormat), d.release())
 	}
+	d.savedOut = d.out()
 	return d, nil
 }
 
@@ -226,18 +230,26 @@ func (d *runDir) bundle() ([]byte, error) {
 
 // store opens the checkpoints.
 func (d *runDir) store(readOnly bool) (*checkpoint.Store, error) {
-	s, err := checkpoint.Open(checkpoint.Options{
+	o := checkpoint.Options{
 		Dir: d.path(checkpointsName), Job: d.settings.ID, ReadOnly: readOnly,
 		KeepLast: d.settings.Saving.Keep, KeepEvery: d.settings.Saving.KeepEvery,
-	})
+	}
+	s, err := checkpoint.Open(o)
+	for try := 0; errors.Is(err, checkpoint.ErrInUse) && d.lock != nil && try < storeTries; try++ {
+		// No run is in the folder. A process that a killed one has left may be about to end.
+		time.Sleep(storePause)
+		s, err = checkpoint.Open(o)
+	}
 	if err != nil {
-		return nil, storeError(err)
+		return nil, usageError{err} // nothing has run
 	}
 	return s, nil
 }
 
-// storeError makes refusals of the store errors of usage: nothing has run.
-func storeError(err error) error { return usageError{err} }
+const (
+	storeTries = 50
+	storePause = 100 * time.Millisecond
+)
 
 func hashOf(data []byte) string {
 	sum := sha256.Sum256(data)

@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -53,8 +55,9 @@ type savedRun struct {
 // runEnd is what is kept of a run that has ended.
 type runEnd struct {
 	// At is the simulated time of the end.
-	At      sim.Time        `json:"at"`
-	Summary json.RawMessage `json:"summary"`
+	At sim.Time `json:"at"`
+	// Summary is its JSON, as it was printed.
+	Summary string `json:"summary"`
 }
 
 // runSaved is the run command with --data.
@@ -89,6 +92,9 @@ func absolute(path string) (string, error) {
 func (r *savedRun) ended(err error) error {
 	if errors.Is(err, errLeft) {
 		return errStopped
+	}
+	if r.saver != nil && r.saver.archive != nil {
+		err = joined(err, r.saver.archive.close())
 	}
 	if r.store != nil {
 		err = joined(err, r.store.Close())
@@ -149,12 +155,9 @@ func (r *savedRun) play(ctx context.Context) error {
 	switch {
 	case errors.Is(runErr, errEarly):
 		r.progress.close()
-		err := r.recorder.Close()
-		if r.start == nil {
-			err = r.recorder.Discard()
-		}
+		err := r.giveUp()
 		r.tellStop("stopped before the first event")
-		return joined(errStopped, errors.Join(err, r.closeProfile()))
+		return joined(errStopped, err)
 	case errors.As(runErr, &unsaved):
 		return r.stop(fmt.Sprintf("stopped at %v; no last checkpoint was written: %v", r.outcome.End, unsaved.error))
 	case runErr != nil:
@@ -191,11 +194,24 @@ func (r *savedRun) prepare(ctx context.Context) (err error) {
 	r.progress.start = r.progress.start.Add(-r.before)
 	if r.change != nil {
 		if err := r.change(); err != nil {
-			return errors.Join(err, r.recorder.Close(), r.closeProfile())
+			return errors.Join(err, r.giveUp())
 		}
 	}
 	r.options.Checkpoints = r.saver.checkpoints()
+	if s.Saving.Archive != "" {
+		if r.saver.archive, err = openArchive(s.Saving.Archive, r.folder, r.store.Next(), r.dir); err != nil {
+			return errors.Join(err, r.giveUp())
+		}
+	}
 	return nil
+}
+
+// giveUp ends a run that was refused when its files were open already.
+func (r *savedRun) giveUp() error {
+	if r.start != nil {
+		return errors.Join(r.recorder.Close(), r.closeProfile())
+	}
+	return errors.Join(r.recorder.Discard(), r.closeProfile())
 }
 
 func modelName(p *sim.Program) string { return fmt.Sprintf("%s %d", p.Model.Name, p.Model.Version) }
@@ -297,7 +313,10 @@ func (r *savedRun) finish() error {
 	if err != nil {
 		return err
 	}
-	if err := r.folder.write(endFile, runEnd{At: r.outcome.End, Summary: data}); err != nil {
+	if err := removeTrials(r.dir); err != nil {
+		return err
+	}
+	if err := r.folder.write(endFile, runEnd{At: r.outcome.End, Summary: string(data)}); err != nil {
 		return err
 	}
 	if r.level >= record.Summary {
@@ -308,13 +327,30 @@ func (r *savedRun) finish() error {
 	return s.Print(r.env.stdout, r.flags.format.text)
 }
 
+// removeTrials removes the files that a process which was killed may have left when it tried whether the folder can be
+// written to.
+func removeTrials(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // level off has no folder
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".probe-") && strings.HasSuffix(e.Name(), partialEnd) {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // tellEnd tells the end of a run that has ended before.
 func (e *env) tellEnd(d *runDir, format string) error {
 	var end runEnd
 	if err := d.read(endFile, &end); err != nil {
 		return err
 	}
-	s, err := summary.Parse(end.Summary)
+	s, err := summary.Parse([]byte(end.Summary))
 	if err != nil {
 		return folderf(d.dir, "file %s: %v", endFile, err)
 	}
