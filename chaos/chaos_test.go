@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -73,11 +74,18 @@ func FuzzReadCorpus(f *testing.F) {
 func TestFindingTellsAll(t *testing.T) {
 	var mutant *Mutant
 	for _, m := range Mutants() {
-		if m.Name == "a takeover does not wait for what is on the way" {
+		if m.Name == "members obey coordinators of earlier terms" {
 			mutant = m
 		}
 	}
-	r := Campaign(context.Background(), Options{Seed: 64, Seeds: 1, Mutant: mutant})
+	var r *Report
+	seed := uint64(0)
+	for ; seed < 1000; seed++ { // one with a fault that is not needed
+		r = Campaign(context.Background(), Options{Seed: seed, Seeds: 1, Mutant: mutant})
+		if len(r.Findings) == 1 && len(r.Findings[0].Needed) < len(r.Findings[0].Faults) {
+			break
+		}
+	}
 	if len(r.Findings) != 1 {
 		t.Fatalf("%d findings, 1 expected", len(r.Findings))
 	}
@@ -86,7 +94,7 @@ func TestFindingTellsAll(t *testing.T) {
 		t.Errorf("%d of %d faults are needed: some are, not all", len(f.Needed), len(f.Faults))
 	}
 	text := f.String()
-	for _, want := range []string{"seed 64, step ", "simnode chaos --seed 64 --seeds 1", "WRONG: ", "faults needed, "} {
+	for _, want := range []string{fmt.Sprintf("seed %d, step ", seed), fmt.Sprintf("simnode chaos --seed %d --seeds 1", seed), "WRONG: ", "faults needed, "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not told in:\n%s", want, text)
 		}

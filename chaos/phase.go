@@ -143,11 +143,12 @@ func (w *world) snipe() {
 	if !ok {
 		return
 	}
+	saved := w.log.last().Current().Newest() != nil
 	for _, s := range slices.Clone(w.snipers) {
 		if s.phase == inRestoring && now == inRunning {
 			w.provoke(s)
 		}
-		if s.phase != now || !w.shots.Bernoulli(0.4) {
+		if s.phase != now || s.fault.saved && !saved || !w.shots.Bernoulli(0.4) {
 			continue
 		}
 		w.after(0, func() { w.shoot(s) })
@@ -157,7 +158,7 @@ func (w *world) snipe() {
 // provoke kills a member of a job that has a checkpoint, so that it is restored.
 func (w *world) provoke(s *sniper) {
 	job := w.log.last().Current()
-	if s.provoked || job.Newest() == nil || !w.shots.Bernoulli(0.02) {
+	if s.provoked || job.Newest() == nil || !w.shots.Bernoulli(0.2) {
 		return
 	}
 	s.provoked = true

@@ -33,6 +33,7 @@ const (
 	wipe      kind = "wipe"      // a process dies with its disk
 	flip      kind = "flip"      // a bit of a stored checkpoint flips
 	stale     kind = "stale"     // a process is restarted with an old copy of its disk
+	foreign   kind = "foreign"   // a process is restarted with a copy of another node's disk
 	full      kind = "full"      // a disk has no room
 	save      kind = "save"      // a user asks for a checkpoint
 	suspend   kind = "suspend"   // a user suspends the job, and lets it go on
@@ -51,6 +52,7 @@ type fault struct {
 	by    time.Duration // of a jump; the period of a flap
 	role  role          // of a snipe, whom it kills
 	phase phase         // and when
+	saved bool          // only when a checkpoint was committed
 	times float64       // of slow and disk: how many times as slow
 }
 
@@ -66,6 +68,8 @@ func (f *fault) String() string {
 	switch f.kind {
 	case crash, pause, isolate, lag, wipe, flip, stale, full:
 		s += " " + nodeName(f.a)
+	case foreign:
+		s += " " + nodeName(f.a) + " of " + nodeName(f.b)
 	case apart, flap, reset:
 		s += " " + nodeName(f.a) + " and " + nodeName(f.b)
 	case oneWay:
@@ -118,7 +122,7 @@ func drawPlan(seed uint64, s *settings) *plan {
 	count := pick(r, 0, 3, 6, 12, 20, 30)
 	window := pick(r, 300*time.Millisecond, time.Second, 2*time.Second, 6*time.Second)
 	p.fromJob = r.Bernoulli(0.8)
-	all := []kind{crash, pause, partition, isolate, apart, oneWay, flap, reset, elect, ambush, jump, slow, disk, lag, brake, stop, snipe, wipe, flip, stale, full, save, suspend}
+	all := []kind{crash, pause, partition, isolate, apart, oneWay, flap, reset, elect, ambush, jump, slow, disk, lag, brake, stop, snipe, wipe, flip, stale, foreign, full, save, suspend}
 	weights := make([]float64, len(all))
 	for i, k := range all {
 		weights[i] = r.Float64() * pick(r, 0.0, 1, 1, 3)
@@ -127,7 +131,7 @@ func drawPlan(seed uint64, s *settings) *plan {
 			weights[i] *= pick(r, 0.0, 0.3, 0.6)
 		case stop:
 			weights[i] *= pick(r, 0.0, 0.1, 0.3)
-		case wipe, flip, stale, suspend:
+		case wipe, flip, stale, foreign, suspend:
 			weights[i] *= pick(r, 0.0, 0.3, 1)
 		case snipe:
 			weights[i] *= pick(r, 1.0, 3, 6)
@@ -157,7 +161,8 @@ func drawFault(r *stream, k kind, s *settings, window time.Duration, victim int)
 		}
 	case snipe:
 		f.role, f.phase, f.lasts = role(r.n(int(roles))), phase(r.n(int(phases))), r.in(10*time.Millisecond, 3*time.Second)
-	case wipe, stale:
+		f.saved = r.Bernoulli(0.7)
+	case wipe, stale, foreign:
 		f.a, f.lasts = victim, r.in(100*time.Millisecond, 3*time.Second)
 	case flip:
 		f.a, f.lasts = victim, 0

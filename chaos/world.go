@@ -277,6 +277,13 @@ func (w *world) cause(f *fault, a int) (end func()) {
 	case stale:
 		old := h.platter.copy()
 		return func() { w.putBack(h, old) }
+	case foreign:
+		other := w.hosts[f.b].platter
+		end := w.crash(h, f)
+		if h.p == nil {
+			h.platter = other.copy()
+		}
+		return end
 	case full:
 		h.platter.full++
 		platter := h.platter
