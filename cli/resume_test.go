@@ -110,7 +110,7 @@ func TestResumedRunsEqualUndisturbedOnes(t *testing.T) {
 	want := 2
 	switch {
 	case longTests():
-		want = 13
+		want = 16
 	case testing.Short():
 		want = 1
 	}
