@@ -19,8 +19,6 @@ type shelf struct {
 	mu    sync.Mutex
 	last  uint64
 	taken []*kept
-	// parts are the increments of all checkpoints that were kept, oldest first.
-	parts []*kept
 }
 
 // kept is a checkpoint.

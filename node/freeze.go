@@ -74,20 +74,6 @@ func (b *frozenBucket) each(f func(m *sim.Message) bool) bool {
 	return true
 }
 
-// each calls f for every event until it returns false.
-func (f *frozenQueue) each(yield func(m *sim.Message) bool) {
-	for i := range f.buckets {
-		if !f.buckets[i].each(yield) {
-			return
-		}
-	}
-	for i := range f.late {
-		if !yield(&f.late[i]) {
-			return
-		}
-	}
-}
-
 // isCancelled reports whether an event was taken back.
 func (f *frozenQueue) isCancelled(m *sim.Message) bool {
 	if len(f.cancelled) == 0 {

@@ -122,8 +122,6 @@ type saved struct {
 // header is an entity without its random stream and state.
 type header = entity
 
-const leastSaved = 4 + 4 + 1
-
 // saved reads a saved entity of a program with so many kinds.
 func (d *reader) saved(kinds int) (s saved) {
 	s.slot, s.gen, s.flags = d.u32(), d.u32(), d.u8()
