@@ -24,6 +24,8 @@ type submitFlags struct {
 	record                  *word
 	regions, nodes, workers count
 	watch, quiet            bool
+	saves                   jobSaves
+	checkpoints             control.Checkpoints
 }
 
 func (e *env) submitCommand() *cobra.Command {
@@ -36,7 +38,8 @@ func (e *env) submitCommand() *cobra.Command {
 and prints the id of the job. With --watch it then follows the job as watch does; Ctrl-C ends the watch and
 not the job.
 
-No number of nodes, regions or workers changes a result.
+No number of nodes, regions or workers changes a result, and no checkpoint does. A job that loses nodes goes
+on from its last checkpoint with those that are left, or from the beginning if there is none.
 
 ` + strings.Replace(watchCodes, "bad usage", "bad usage or scenario", 1),
 		Args:              oneFile,
@@ -51,6 +54,7 @@ No number of nodes, regions or workers changes a result.
 	flags.Var(&f.regions, "regions", "into how many regions space is cut (default: two a worker, or 1 if the model's lookahead is 0)")
 	flags.Var(&f.nodes, "nodes", "how many working nodes to wait for (default: the expected size of the cluster)")
 	flags.Var(&f.workers, "workers", "how many regions each node works on at once (default: its processors)")
+	f.saves.add(flags)
 	flags.BoolVar(&f.watch, "watch", false, "follow the job to its end, and print its summary instead of its id")
 	flags.BoolVar(&f.quiet, "no-progress", false, "show no progress with --watch")
 	if err := cmd.RegisterFlagCompletionFunc("record", f.record.complete); err != nil {
@@ -62,6 +66,10 @@ No number of nodes, regions or workers changes a result.
 			if flag := flags.Lookup(name); flag.Changed && flag.Value.String() == "" {
 				return usagef("--%s is given without a value: give one or leave the flag out", name)
 			}
+		}
+		var err error
+		if f.checkpoints, err = f.saves.spec(flags); err != nil {
+			return err
 		}
 		return e.submit(ctx, c, f, cf.format.text)
 	})
@@ -154,7 +162,8 @@ func whoIsThere(nodes []api.NodeStatus) string {
 }
 
 func (f *submitFlags) spec() control.Spec {
-	return control.Spec{Seed: f.seed, End: f.end, Set: f.set, Record: f.record.text, Regions: f.regions.n, Nodes: f.nodes.n, Workers: f.workers.n}
+	return control.Spec{Seed: f.seed, End: f.end, Set: f.set, Record: f.record.text, Regions: f.regions.n, Nodes: f.nodes.n, Workers: f.workers.n,
+		Checkpoints: f.checkpoints}
 }
 
 // pack checks the scenario and packs it. Like load it leaves a setup that does not end to itself when ctx
