@@ -96,6 +96,9 @@ func reference(t testing.TB, dir, level string) (ran, time.Duration) {
 	return ranIn(t, filepath.Join(dir, "ref")), time.Since(began)
 }
 
+// often is an interval at which a run that takes so long takes about ten checkpoints.
+func often(took time.Duration) string { return max(took/10, 20*time.Millisecond).String() }
+
 // within runs a command in this process and interrupts it after a while.
 func within(t testing.TB, after time.Duration, args ...string) result {
 	ctx, cancel := context.WithTimeout(t.Context(), after)
@@ -117,13 +120,16 @@ func TestResumedRunsEqualUndisturbedOnes(t *testing.T) {
 	total := 0
 	for model, text := range savedScenarios() {
 		for _, level := range []string{"statistical", "raw"} {
+			if testing.Short() && level == "raw" {
+				continue
+			}
 			dir := savedFolder(t, text)
 			ref, took := reference(t, dir, level)
 			resumed := 0
 			for try := 0; resumed < want && try < 20; try++ {
 				data, out := filepath.Join(dir, fmt.Sprint("d", try)), filepath.Join(dir, fmt.Sprint("o", try))
 				random := func() time.Duration { return took/10 + rand.N(took) }
-				r := within(t, random(), "run", filepath.Join(dir, "s.yaml"), "--data", data, "--out", out, "--record", level, "--checkpoint-every", "20ms", "--no-progress")
+				r := within(t, random(), "run", filepath.Join(dir, "s.yaml"), "--data", data, "--out", out, "--record", level, "--checkpoint-every", often(took), "--no-progress")
 				for i := 0; r.code == Stopped; i++ {
 					resumed++
 					after := random() / 2
@@ -149,7 +155,7 @@ func TestResumedRunsEqualUndisturbedOnes(t *testing.T) {
 		}
 	}
 	t.Logf("resumed %d times", total)
-	if total < 8*want*2/3 {
+	if total < 4*want*2/3 {
 		t.Errorf("resumed only %d times", total)
 	}
 }
@@ -172,7 +178,7 @@ func TestKilledRunsEqualUndisturbedOnes(t *testing.T) {
 			killed := 0
 			for try := 0; killed < want && try < 20; try++ {
 				data, out := fmt.Sprint("d", try), fmt.Sprint("o", try)
-				args := []string{"run", "s.yaml", "--data", data, "--out", out, "--record", level, "--checkpoint-every", "20ms", "--no-progress"}
+				args := []string{"run", "s.yaml", "--data", data, "--out", out, "--record", level, "--checkpoint-every", often(took), "--no-progress"}
 				for kills := 0; ; kills++ {
 					cmd, _, errs := process(t, dir, nil, args...)
 					if err := cmd.Start(); err != nil {
