@@ -128,7 +128,7 @@ func TestResumedRunsEqualUndisturbedOnes(t *testing.T) {
 			resumed := 0
 			for try := 0; resumed < want && try < 20; try++ {
 				data, out := filepath.Join(dir, fmt.Sprint("d", try)), filepath.Join(dir, fmt.Sprint("o", try))
-				random := func() time.Duration { return took/10 + rand.N(took) }
+				random := func() time.Duration { return took/10 + rand.N(took+time.Millisecond) }
 				r := within(t, random(), "run", filepath.Join(dir, "s.yaml"), "--data", data, "--out", out, "--record", level, "--checkpoint-every", often(took), "--no-progress")
 				for i := 0; r.code == Stopped; i++ {
 					resumed++
@@ -146,6 +146,9 @@ func TestResumedRunsEqualUndisturbedOnes(t *testing.T) {
 				}
 				if r.code != Done {
 					t.Fatalf("%s: exit %d: %s", model, r.code, r.stderr)
+				}
+				if resumed == 0 {
+					took /= 2 // the reference ran on a busier machine
 				}
 				equalRuns(t, fmt.Sprintf("%s at level %s, interrupted %d times in all", model, level, resumed), ranIn(t, out), ref)
 				_ = os.RemoveAll(data)
@@ -184,7 +187,7 @@ func TestKilledRunsEqualUndisturbedOnes(t *testing.T) {
 					if err := cmd.Start(); err != nil {
 						t.Fatal(err)
 					}
-					after := 30*time.Millisecond + rand.N(took)
+					after := 30*time.Millisecond + rand.N(took+time.Millisecond)
 					if kills == 3 {
 						after = time.Hour
 					}
@@ -201,6 +204,9 @@ func TestKilledRunsEqualUndisturbedOnes(t *testing.T) {
 					if _, err := os.Stat(filepath.Join(dir, data, settingsFile)); err == nil {
 						args = []string{"resume", data, "--regions", fmt.Sprint([]int{1, 3, 8}[rand.IntN(3)]), "--no-progress"}
 					}
+				}
+				if killed == 0 {
+					took /= 2 // the reference ran on a busier machine
 				}
 				equalRuns(t, fmt.Sprintf("%s at level %s, killed %d times in all", model, level, killed), ranIn(t, filepath.Join(dir, out)), ref)
 			}
