@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -75,7 +76,7 @@ func follow(ctx context.Context, c *api.Client, job string, p *progress, quiet, 
 		case quiet:
 		case !alone && changed && !now.Phase.Ended() && now.Phase != control.Running:
 			p.say(phaseText(job, now))
-		case changed && now.Phase == control.Running && now.Reason != "":
+		case changed && now.Phase == control.Running && now.Reason != "" && (!alone || strings.HasPrefix(now.Reason, "nothing heard")):
 			p.say(visible(now.Reason))
 		case now.Phase == control.Running && now.End > 0 && now.Wall > 0:
 			p.showAfter(node.Progress{Now: now.Now, End: now.End, Events: now.Events}, now.Wall)

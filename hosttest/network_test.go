@@ -140,15 +140,17 @@ func TestFault12TwoHostsCannotTalk(t *testing.T) {
 	})
 }
 
-// TestFault1LostHostIsNamed cuts a host that owns regions off for good: the job fails with an error that names it.
-func TestFault1LostHostIsNamed(t *testing.T) {
-	long(t, "20 s")
+// TestFault1LostHost cuts a host that owns regions off for good: the others go on with the job from its last
+// checkpoint.
+func TestFault1LostHost(t *testing.T) {
+	long(t, "30 s")
 	h := newHosts(t, members(0, 0, 3))
 	h.asks("b0", "b2")
-	file := h.scenario(phold(1000, "20000 s"))
+	file := h.scenario(phold(400, "1500 s"))
+	want := h.alone(file)
 	h.start()
-	job := h.submit(file)
-	h.reach(0.001)
+	job := h.submit(file, often()...)
+	h.saved(0.2)
 	h.cut(1)
-	t.Log(h.lost(job, "b1"))
+	h.same(job, want)
 }

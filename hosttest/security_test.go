@@ -58,7 +58,7 @@ func TestTLSAndTokens(t *testing.T) {
 		{"--ca certs/ca.pem --token lookerlookerlooker", "stop job-1", "operate"},
 		{"--ca certs/ca.pem --token nobodynobodynobody", "status", "token"},
 		{"--ca certs/ca.pem", "status", "token"},
-		{"", "status", "no node answers"},
+		{"", "status", "speaks TLS: give --ca"},
 		{"--ca certs/ca.pem --token doerdoerdoerdoerdoer", "submit " + file + " --watch --no-progress -o json", ""},
 	} {
 		c.flags = strings.Fields(who.flags)
