@@ -82,12 +82,23 @@ func (s *Store) Read(number uint64, part, region int, f func(number uint64, kind
 // ReadIncrement calls f with the chunks that checkpoint number wrote of a part, region by region: what a copy of that
 // part consists of.
 func (s *Store) ReadIncrement(number uint64, part int, f func(region int, kind byte, data []byte) error) error {
-	return s.read(increment{number, part}, func(newest, p *Part) error {
-		if p.Number != number {
-			return nil
-		}
-		return s.readPart(p, f)
-	})
+	done, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	id := increment{number, part}
+	s.mu.Lock()
+	p := s.parts[id]
+	if p == nil {
+		s.mu.Unlock()
+		return fmt.Errorf("checkpoint %d, part %d: %w in %s", number, part, ErrUnknown, s.dir)
+	}
+	// Not what it builds on: an increment is kept for newer ones when older ones that it needed are gone.
+	release := s.hold([]increment{id})
+	s.mu.Unlock()
+	defer release()
+	return s.readPart(p, f)
 }
 
 func (s *Store) readPart(p *Part, f func(region int, kind byte, data []byte) error) error {

@@ -133,7 +133,7 @@ func TestRunsGoOnFromCopies(t *testing.T) {
 	var data, archive string
 	for try := 1; data == ""; try++ {
 		data, archive = at(fmt.Sprint("d", try)), at(fmt.Sprint("a", try))
-		r := within(t, time.Duration(try)*300*time.Millisecond, "run", at("s.yaml"), "--data", data, "--out", at(fmt.Sprint("o", try)), "--archive", archive, "--keep", "1000", "--checkpoint-every", "100ms", "--no-progress")
+		r := within(t, time.Duration(try)*300*time.Millisecond, "run", at("s.yaml"), "--data", data, "--out", at(fmt.Sprint("o", try)), "--archive", archive, "--checkpoint-every", "100ms", "--no-progress")
 		if r.code != Stopped || len(numbers(t, data)) == 0 {
 			data = ""
 		}

@@ -327,7 +327,7 @@ func (c *cluster) submit(file string, args ...string) (job string) {
 func (c *cluster) same(job string, want summary) {
 	c.t.Helper()
 	out, err := c.ask(c.t.Context(), "watch", job, "-o", "json", "--no-progress")
-	for began := time.Now(); err != nil && strings.Contains(err.Error(), "others may") && time.Since(began) < far; {
+	for began := time.Now(); err != nil && absent(err) && time.Since(began) < far; {
 		time.Sleep(50 * time.Millisecond) // a node that has just started knows nothing yet
 		out, err = c.ask(c.t.Context(), "watch", job, "-o", "json", "--no-progress")
 	}
@@ -342,6 +342,11 @@ func (c *cluster) same(job string, want summary) {
 		c.t.Fatal(err)
 	}
 	sameFiles(c.t, filepath.Join(c.dir, "fetched-"+job), filepath.Join(c.dir, "alone"))
+}
+
+// absent reports whether an error says that no node answers, or one that has just started and knows nothing yet.
+func absent(err error) bool {
+	return strings.Contains(err.Error(), "others may") || strings.Contains(err.Error(), "no node answers")
 }
 
 // sameFiles compares two folders of results; some files tell wall time, or draw the borders of regions.
