@@ -2,8 +2,8 @@
 // their own or on hosts of their own, which are killed, stopped, cut off, flooded and fed with garbage while they
 // carry a job out. It promises nothing to other packages and holds no code that ships.
 //
-// What is tested is always the same: the job ends with the digest and the files of one undisturbed process, or,
-// where a node is lost for good, with an error that names it.
+// What is tested is always the same: the job ends with the digest and the files of one undisturbed process, whatever
+// nodes were lost on the way.
 //
 // Files: process_test.go starts and ends processes, cluster_test.go makes clusters of them and asks them,
 // hosts_test.go makes hosts. The rest are tests: coordinators_test.go and lost_test.go of processes that stop,
