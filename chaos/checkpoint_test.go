@@ -32,7 +32,7 @@ func everywhere(r *stream, s *settings) {
 func shots(who role, when ...phase) func(*stream, *plan) {
 	return func(r *stream, p *plan) {
 		for _, x := range when {
-			p.faults = append(p.faults, fault{kind: snipe, role: who, phase: x, saved: true, lasts: r.in(100*time.Millisecond, time.Second)})
+			p.faults = append(p.faults, fault{kind: snipe, role: who, phase: x, saved: true, by: 20 * time.Second, lasts: r.in(100*time.Millisecond, time.Second)})
 		}
 	}
 }
@@ -41,6 +41,9 @@ func (w *world) kills(who role, when phase) uint64 { return w.truth.kills[who][w
 
 // TestEveryRoleInEveryPhase kills each role in each phase.
 func TestEveryRoleInEveryPhase(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long with the race detector")
+	}
 	refs := newReferences()
 	for who := range roles {
 		for when := range phases {
@@ -132,7 +135,7 @@ func TestFault06NodeAndPartnerDie(t *testing.T) {
 
 func TestFault07SecondFailureWhileRestoring(t *testing.T) {
 	for _, who := range []role{plainNode, coordinatorNode, recorderNode} {
-		list := scene{settings: often, plan: shots(who, inRestoring)}.run(t)
+		list := scene{settings: often, plan: shots(who, inRestoring, inRestoring, inRestoring)}.run(t)
 		some(t, list, "killed", func(w *world) uint64 { return w.kills(who, inRestoring) })
 		some(t, list, "restores", restores)
 	}
@@ -218,7 +221,7 @@ func none(t *testing.T, list []*world, what string, count func(w *world) uint64)
 // TestFault36OtherNumberOfNodes goes on with fewer nodes, with one, and with others than before.
 func TestFault36OtherNumberOfNodes(t *testing.T) {
 	sizes := map[int]int{}
-	for _, gone := range [][]int{{0}, {0, 2}, {1}, {}} {
+	for _, gone := range [][]int{{0, 2}, {1}} {
 		list := scene{
 			settings: func(r *stream, s *settings) {
 				often(r, s)

@@ -454,23 +454,24 @@ func (p *process) flush() {
 	}
 }
 
-// offer hands a link what it has room for and leads to, and returns the rest.
-func (p *process) offer(l *peer, j int, list []payload) []payload {
-	for len(list) > 0 {
-		x := &list[0]
+// offer hands a link what it has room for and leads to, and returns the rest. What is for one process does not
+// hold up what is for another.
+func (p *process) offer(l *peer, j int, list []payload) (left []payload) {
+	for k := range list {
+		x := &list[k]
 		if x.boot != "" && l.session.Peer() != x.boot && !p.w.mutant.sendsToAny() {
-			break
+			left = append(left, *x)
+			continue
 		}
 		if err := l.session.Send(x.data); err != nil {
 			if !errors.Is(err, link.ErrFull) {
 				p.w.fail("%s cannot send to %s: %v", p.boot, nodeName(j), err)
 			}
-			break
+			return append(left, list[k:]...)
 		}
 		l.bytes -= len(x.data)
-		list = list[1:]
 	}
-	return list
+	return left
 }
 
 // arm sets the timer of a link.

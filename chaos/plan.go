@@ -49,7 +49,7 @@ type fault struct {
 	lasts time.Duration // 0 of a crash: for good
 	a, b  int           // nodes, where they matter
 	group uint          // of a partition: a bit for each node
-	by    time.Duration // of a jump; the period of a flap
+	by    time.Duration // of a jump; the period of a flap; how long a snipe waits for its chance
 	role  role          // of a snipe, whom it kills
 	phase phase         // and when
 	saved bool          // only when a checkpoint was committed
@@ -161,7 +161,7 @@ func drawFault(r *stream, k kind, s *settings, window time.Duration, victim int)
 		}
 	case snipe:
 		f.role, f.phase, f.lasts = role(r.n(int(roles))), phase(r.n(int(phases))), r.in(10*time.Millisecond, 3*time.Second)
-		f.saved = r.Bernoulli(0.7)
+		f.saved, f.by = r.Bernoulli(0.7), r.in(0, 10*time.Second)
 	case wipe, stale, foreign:
 		f.a, f.lasts = victim, r.in(100*time.Millisecond, 3*time.Second)
 	case flip:
@@ -237,7 +237,11 @@ func (p *plan) settle(s *settings) {
 				gone[f.a] = true
 			}
 		}
-		p.length = max(p.length, f.at+f.lasts)
+		over := f.at + f.lasts
+		if f.kind == snipe {
+			over += f.by
+		}
+		p.length = max(p.length, over)
 	}
 }
 

@@ -264,7 +264,7 @@ func (w *world) cause(f *fault, a int) (end func()) {
 	case snipe:
 		s := &sniper{role: f.role, phase: f.phase, fault: f}
 		w.snipers = append(w.snipers, s)
-		return func() { w.snipers = slices.DeleteFunc(w.snipers, func(x *sniper) bool { return x == s }) }
+		w.after(f.by, func() { w.snipers = slices.DeleteFunc(w.snipers, func(x *sniper) bool { return x == s }) })
 	case wipe:
 		// The disk goes with the process.
 		end := w.crash(h, f)
