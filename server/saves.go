@@ -16,6 +16,8 @@ type saves struct {
 	// open are those under way, chain those of this epoch that were committed.
 	open  map[uint64]*saving
 	chain []uint64
+	// ending are those that were committed or given up and of which the regions are still to take note.
+	ending sync.WaitGroup
 }
 
 // from lists the committed checkpoints from base on, on which the next one builds.
@@ -49,6 +51,8 @@ func (e *executor) beginSave(s *share, n uint64, at sim.Time, partner string, do
 	if s.keeper == nil {
 		return fmt.Errorf("engine fault: checkpoint %d of %s, which takes none; please report it", n, s.job.ID)
 	}
+	// They only wait for regions not to be run, which none is now.
+	s.saves.ending.Wait()
 	capture, err := s.part.Checkpoint(n, at)
 	if err != nil {
 		return err
@@ -120,7 +124,9 @@ func (e *executor) endSave(s *share, n uint64, kept bool) {
 	if !kept {
 		v.cancel(errAbandoned)
 	}
+	s.saves.ending.Add(1)
 	e.group.Go(func() {
+		defer s.saves.ending.Done()
 		<-v.done
 		v.cancel(nil)
 		if kept && v.err == nil {
