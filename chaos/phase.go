@@ -31,9 +31,13 @@ const (
 	roles
 )
 
-var phaseNames = [phases]string{"running", "cut", "writing", "copying", "committing", "restoring"}
+func (p phase) String() string {
+	return [phases]string{"running", "cut", "writing", "copying", "committing", "restoring"}[p]
+}
 
-var roleNames = [roles]string{"a plain node", "the coordinator", "the partner of a dead node", "the recorder"}
+func (r role) String() string {
+	return [roles]string{"a plain node", "the coordinator", "the partner of a dead node", "the recorder"}[r]
+}
 
 // Kills count the processes that were killed, by what they were to the job and what the job went through.
 type Kills [roles][phases]uint64
@@ -42,7 +46,7 @@ type Kills [roles][phases]uint64
 func (k *Kills) Each(f func(role, phase string, n uint64)) {
 	for r := range k {
 		for p, n := range k[r] {
-			f(roleNames[r], phaseNames[p], n)
+			f(role(r).String(), phase(p).String(), n)
 		}
 	}
 }
@@ -210,7 +214,7 @@ func (w *world) shoot(s *sniper) {
 	w.shooting = s
 	defer func() { w.shooting = nil }()
 	for _, h := range targets {
-		w.note("SHOT: %s (%s in %s)", h.name, roleNames[s.role], phaseNames[s.phase])
+		w.note("SHOT: %s (%s in %s)", h.name, s.role, s.phase)
 		end := w.crash(h, s.fault)
 		w.after(s.fault.lasts, end)
 	}

@@ -83,7 +83,7 @@ func (f *fault) String() string {
 		}
 		s += " {" + strings.Join(names, " ") + "} from the others"
 	case snipe:
-		s += fmt.Sprintf(" %s in %s", roleNames[f.role], phaseNames[f.phase])
+		s += fmt.Sprintf(" %s in %s", f.role, f.phase)
 	case jump:
 		s += fmt.Sprintf(" of %s by %v", nodeName(f.a), f.by)
 	case slow, disk:

@@ -273,8 +273,7 @@ func (r *recording) do(w *work) error {
 		}
 		return r.saveIfDue()
 	case saveWork:
-		r.save = w
-		return nil
+		return r.beginSave(w)
 	case floorWork:
 		return r.floor(w)
 	case finishWork:
@@ -288,6 +287,17 @@ func (r *recording) do(w *work) error {
 	r.given[w.from] = true
 	_, err := r.assembly.Take(w.from, w.data, w.last)
 	return err
+}
+
+// beginSave lets the recording be saved at a time. An earlier save that still waits was given up; a floor that waited
+// for it lies before this time.
+func (r *recording) beginSave(w *work) error {
+	later := r.later
+	r.save, r.later = w, nil
+	if later == nil {
+		return r.saveIfDue()
+	}
+	return r.floor(later)
 }
 
 // floor hands on what came before a floor. One beyond the time of a checkpoint waits until the recording was saved.

@@ -49,7 +49,7 @@ var errAbandoned = fmt.Errorf("the checkpoint was given up")
 // durable, or cannot be.
 func (e *executor) beginSave(s *share, n uint64, at sim.Time, partner string, done func(*checkpoint.Part, error)) error {
 	if s.keeper == nil {
-		return fmt.Errorf("engine fault: checkpoint %d of %s, which takes none; please report it", n, s.job.ID)
+		return fmt.Errorf("%s was handed in to take no checkpoints: hand it in with --checkpoint-every", s.job.ID)
 	}
 	// They only wait for regions not to be run, which none is now.
 	s.saves.ending.Wait()
